@@ -1,4 +1,4 @@
-"""Matrix times vector: out[l] = sum over k of x[k] * matrix(k, l), for a product with one row or one column.
+"""Multiplies a matrix by a vector: out[l] = sum over k of x[k] * matrix(k, l), for one row or one column.
 
 Both methods read the matrix once, in memory order:
 

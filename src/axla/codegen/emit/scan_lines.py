@@ -1,4 +1,4 @@
-"""Scans by threads that do not cooperate.
+"""Writes scans by threads that do not cooperate.
 
 Along a line: a vector is scanned in registers, in blocks of 2, 4, ... lanes. Then it is combined with the
 total of the earlier vectors of its group, and that of all earlier groups, so that no chain of roundings is as

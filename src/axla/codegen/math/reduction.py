@@ -78,7 +78,8 @@ def _reduced(x: Reg) -> tuple[Reg, Reg]:
 
 
 def _window(exponent: Reg, words: int) -> list[Reg]:
-    """`words` 32-bit words (in i64) of 2 / pi, from the bit whose product with 2**exponent has weight 2.
+    """Loads `words` 32-bit words (in i64) of 2 / pi, from the bit whose product with 2**exponent has weight
+    2.
 
     More significant bits contribute only multiples of 4.
     """

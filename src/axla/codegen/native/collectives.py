@@ -1,4 +1,4 @@
-"""Collectives within one process, emitted.
+"""Emits collectives within one process.
 
 The members of a group use one *rendezvous*, round after round. A member that starts a collective puts the
 addresses of its operands and results into its slot, and does not wait. A member that ends it waits until all

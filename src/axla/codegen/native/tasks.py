@@ -1,4 +1,4 @@
-"""Tasks that native handlers schedule, emitted: a list, and threads that live until it is empty.
+"""Emits the code for tasks that native handlers schedule: a list, and threads that end when it is empty.
 
 A task is a function of one pointer that runs once, in any of these threads; there are at most `pool_threads`.
 They are separate from the pools of parallel loops, since a task may wait for another one.

@@ -1,4 +1,4 @@
-"""Windows on x86-64: functions of kernel32, KernelBase and the universal C runtime."""
+"""The functions of the glue for Windows on x86-64, by kernel32, KernelBase and the universal C runtime."""
 
 from __future__ import annotations
 
