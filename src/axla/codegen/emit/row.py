@@ -216,8 +216,8 @@ class _Row:
     def accumulate(
         self, reductions: Sequence[Reduction], low: Ssa, size: int, stash: dict[Instruction, DenseArray]
     ) -> list[tuple[Value, ...]]:
-        """Combines the columns [low, low + size), without initial values. If a combiner depends on the order,
-        combines them in order, from the initial values on.
+        """Combines the columns [low, low + size). Initial values take part only if a combiner depends on the
+        order: then columns are combined in order, from the initial values on.
         """
         f, lanes, share = self.k.f, self.lanes, self.k.share
         if not all(r.any_order for r in reductions):

@@ -242,7 +242,7 @@ class LineScan:
 
     def across(self) -> None:
         """Scans across lines, a line in each lane."""
-        f, g, k, group = self.f, self.g, self.k, self.plan.group + 1  # the first row, then ROWS at a time
+        f, g, k, group = self.f, self.g, self.k, self.plan.group + 1  # rows: one, then ROWS at a time
         (held,) = self.reduction.accumulators
         starts, totals = (k.local_array(held, (self.space.block,)) for _ in range(2))
         with k.steps(g.outer, self.space.blocks) as (outer, block):

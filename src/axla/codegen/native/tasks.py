@@ -74,5 +74,5 @@ def _threads(f: GlueFunction) -> None:
 
 @_FUNCTIONS("tasks_reset", "void")
 def _reset(f: GlueFunction) -> None:
-    """Resets the list in a forked child, which has no other threads."""
+    """Resets the list of tasks in a forked child, which has no other threads."""
     f.call("ptr", "memset", f.glob("tasks"), f.i32(0), f.i64(_LIST.size))

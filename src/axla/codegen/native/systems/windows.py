@@ -72,7 +72,7 @@ class Pages:
 
 def flush(start: int, size: int) -> None:
     """Makes code visible to the instruction cache, with `FlushInstructionCache`."""
-    own = c.c_void_p(-1)  # the process
+    own = c.c_void_p(-1)  # the pseudo handle of this process
     _call("FlushInstructionCache", c.c_int, own, c.c_void_p(start), c.c_size_t(size))
 
 
