@@ -452,7 +452,7 @@ def test_what_a_method_does_wrong_is_said_under_the_name_of_the_op(kind):
 
 def test_an_op_without_evaluate_says_so():
     op("unknown-value", operands="operand")(type("Other", (Elementwise,), {}))
-    with pytest.raises(axla.UnsupportedError, match="the interpreter does not implement unknown-value"):
+    with pytest.raises(axla.UnsupportedError, match="the interpreter cannot run unknown-value"):
         axla.check(of_one("unknown-value(x)"), "interpreter")
 
 
