@@ -14,12 +14,12 @@ from axla.text import parse_hlo
 
 WRONG = [
     ("HloModule m\nENTRY e { a = f32[] foo() }", 2, 21, "'foo' is not an opcode"),
-    ("ENTRY e { a = f32[] paramter(0) }", 1, 21, "did you mean parameter? (`axla ops` lists axla's, and those that"),
+    ("ENTRY e { a = f32[] paramter(0) }", 1, 21, "did you mean parameter? (`axla ops` lists those of axla and of"),
     ("HloModule m\nENTRY e { a = f32[] add(b) }", 2, 25, "no instruction 'b'"),
     ("ENTRY e { a = f32[] parameter(0)\n b = f32[] add(a) }", 2, 12, "add takes 2 operands, found 1"),
     ("ENTRY e { a = f32[] parameter(0)\n a = f32[] negate(a) }", 2, 2, "an instruction 'a' already"),
     ("ENTRY e { a = f32[] parameter(0)\n b = f32[] negate(f32[2] a) }", 2, 19,
-    "has the shape f32[2], but is f32[]"),
+    "with the shape f32[2], but has the shape f32[]"),
     ("ENTRY e { a = f32[2] iota() }", 1, 22, "needs the attribute iota_dimension"),
     ("ENTRY e { a = f32[2] iota(), iota_dimension=0, iota_dimension=0 }", 1, 48, "two attributes"),
     ("ENTRY e { a = f32[2] iota(), iota_dimension={0} }", 1, 45, "expected an integer"),
@@ -35,7 +35,7 @@ WRONG = [
     ("ENTRY e { a = f32[] parameter(0) }\nENTRY f { a = f32[] parameter(0) }", 2, 1, "only one ENTRY"),
     ("e { a = f32[] parameter(0) }\ne { a = f32[] parameter(0) }", 2, 1, "a computation 'e' already"),
     ("ENTRY e (x: f32[3]) -> f32[3] { a = f32[2] parameter(0) }", 1, 7,
-    "gives f32[3], but its root is f32[2]"),
+    "returns f32[3], but its root is f32[2]"),
     ("ENTRY e { a = f32[] parameter(0)\n b = f32[] call(a), to_apply=f }\nf { a = f32[] parameter(0) }", 2,
     30,
      "no computation 'f' before"),

@@ -8,15 +8,13 @@ import numpy as np
 
 from axla.core.dtypes import from_numpy
 
-Array = np.ndarray
 
-
-def width(x: Array) -> int:
+def width(x: np.ndarray) -> int:
     """The number of bits of an element type: 4 for s4, although NumPy stores such an element in a byte."""
     return from_numpy(x.dtype).bits
 
 
-def unsigned(x: Array) -> Array:
+def unsigned(x: np.ndarray) -> np.ndarray:
     """Returns the bits of the elements as unsigned integers of at least 8 bits, zero-extended."""
     if x.dtype in _SIGNED:
         return x
@@ -29,7 +27,7 @@ _UNSIGNED = {np.dtype(f"i{n}"): np.dtype(f"u{n}") for n in (1, 2, 4, 8)}
 _SIGNED = {u: i for i, u in _UNSIGNED.items()}
 
 
-def signed(x: Array) -> Array:
+def signed(x: np.ndarray) -> np.ndarray:
     """Returns the bits of the elements as signed integers of at least 8 bits, sign-extended."""
     if width(x) < 8:
         top = 1 << (width(x) - 1)
@@ -39,7 +37,7 @@ def signed(x: Array) -> Array:
     return x.view(_SIGNED[x.dtype]) if x.dtype.kind == "u" else x
 
 
-def as_type(bits: Array, dtype: np.dtype) -> Array:
+def as_type(bits: np.ndarray, dtype: np.dtype) -> np.ndarray:
     """Converts the result of `unsigned` or `signed` back to `dtype`; bits above the width of `dtype` are
     dropped.
     """
@@ -50,7 +48,7 @@ def as_type(bits: Array, dtype: np.dtype) -> Array:
     return bits.view(dtype)
 
 
-def shift_left(x: Array, y: Array) -> Array:
+def shift_left(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     """`x << y`; 0 where y, as an unsigned number, is at least the width."""
     # NumPy returns 0 where the amount is at least the width of the array's type. A type of less than 8 bits
     # is stored in a byte; `as_type` drops the bits above its width.
@@ -59,19 +57,19 @@ def shift_left(x: Array, y: Array) -> Array:
     return as_type(np.asarray(result), x.dtype)
 
 
-def shift_right_logical(x: Array, y: Array) -> Array:
+def shift_right_logical(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     """`x >> y`, filled with zeros from the left; 0 where y, as an unsigned number, is at least the width."""
     return as_type(np.asarray(np.right_shift(unsigned(x), unsigned(y))), x.dtype)
 
 
-def shift_right_arithmetic(x: Array, y: Array) -> Array:
+def shift_right_arithmetic(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     """`x >> y`, filled with copies of the highest bit from the left, also for unsigned types."""
     value = signed(x)
     amount = np.minimum(unsigned(y), unsigned(y).dtype.type(8 * value.itemsize - 1)).astype(value.dtype)
     return as_type(np.asarray(np.right_shift(value, amount)), x.dtype)
 
 
-def population_count(x: Array) -> Array:
+def population_count(x: np.ndarray) -> np.ndarray:
     """The number of one bits of each element."""
     # Signed elements of less than 8 bits are sign-extended to a byte first, and the bits of the byte are
     # counted, as XLA:CPU does.
@@ -79,7 +77,7 @@ def population_count(x: Array) -> Array:
     return np.bitwise_count(signed(x).view(np.uint8) if small else unsigned(x)).astype(x.dtype)
 
 
-def count_leading_zeros(x: Array) -> Array:
+def count_leading_zeros(x: np.ndarray) -> np.ndarray:
     """The number of zero bits above the highest one bit of each element; for 0, the width."""
     smeared = unsigned(x)
     step = 1
@@ -89,7 +87,7 @@ def count_leading_zeros(x: Array) -> Array:
     return (width(x) - np.bitwise_count(smeared).astype(np.int64)).astype(x.dtype)
 
 
-def multiply_high(x: Array, y: Array) -> Array:
+def multiply_high(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     """The upper half of the product, which has twice the width of the operands. Computed with Python
     integers, which is exact for every width, but slow.
     """

@@ -11,10 +11,8 @@ from axla.core.errors import UnsupportedError
 from axla.core.shape import Shape
 from axla.hlo.numeric import widened
 
-Array = np.ndarray
 
-
-def convert(x: Array, to: DType) -> Array:
+def convert(x: np.ndarray, to: DType) -> np.ndarray:
     """Converts the values to the type `to`. Float to integer truncates and saturates (NaN becomes 0), integer
     to integer wraps, and conversion to pred tests for `!= 0`.
     """
@@ -49,7 +47,7 @@ def keeps_values(of: DType, to: DType) -> bool:
     return small.nmant <= large.nmant and small.maxexp <= large.maxexp and small.minexp >= large.minexp
 
 
-def saturate(x: Array, to: DType) -> Array:
+def saturate(x: np.ndarray, to: DType) -> np.ndarray:
     """Converts floats to integers of type `to`: rounds towards zero; values out of range become the nearest
     integer in range, and NaN becomes 0.
     """
@@ -62,7 +60,7 @@ def saturate(x: Array, to: DType) -> Array:
     return result.astype(to.numpy)
 
 
-def to_bits(x: Array) -> Array:
+def to_bits(x: np.ndarray) -> np.ndarray:
     """The bits of each element along a new last dimension, lowest bit first: shape (*x.shape, number of
     bits).
     """
@@ -71,7 +69,7 @@ def to_bits(x: Array) -> Array:
     return np.unpackbits(raw, axis=-1, bitorder="little")[..., : of.bits]
 
 
-def from_bits(bits: Array, to: DType) -> Array:
+def from_bits(bits: np.ndarray, to: DType) -> np.ndarray:
     """The inverse of `to_bits`: elements of type `to` from bits along the last dimension. Missing high bits
     are sign bits if `to` is signed, else 0.
     """
@@ -85,7 +83,7 @@ def from_bits(bits: Array, to: DType) -> Array:
     return np.ascontiguousarray(raw).view(to.numpy).reshape(raw.shape[:-1])
 
 
-def bitcast(x: Array, to: DType) -> Array:
+def bitcast(x: np.ndarray, to: DType) -> np.ndarray:
     """Reads the bits of the elements as elements of type `to`. If the widths differ, an element of the wider
     type corresponds to several of the narrower type along the last dimension, lowest bits first.
     """
@@ -103,7 +101,7 @@ def bitcast(x: Array, to: DType) -> Array:
     return from_bits(bits, to)
 
 
-def reinterpret(x: Array, shape: Shape) -> Array:
+def reinterpret(x: np.ndarray, shape: Shape) -> np.ndarray:
     """Reads the bits of `x`, in row-major order, as the elements of an array of `shape`, in row-major
     order.
     """
@@ -114,7 +112,7 @@ def reinterpret(x: Array, shape: Shape) -> Array:
     return from_bits(to_bits(x).reshape(-1, shape.dtype.bits), shape.dtype).reshape(shape.dims)
 
 
-def reduce_precision(x: Array, exponent_bits: int, mantissa_bits: int) -> Array:
+def reduce_precision(x: np.ndarray, exponent_bits: int, mantissa_bits: int) -> np.ndarray:
     """Rounds to floats with the given numbers of bits, ties to even. Overflow becomes infinity, underflow a
     zero of the same sign; NaN stays NaN. The result has the type of `x`.
     """
@@ -145,7 +143,7 @@ def reduce_precision(x: Array, exponent_bits: int, mantissa_bits: int) -> Array:
     return result.view(x.dtype).reshape(x.shape)
 
 
-def stochastic_convert(x: Array, random: Array, to: DType) -> Array:
+def stochastic_convert(x: np.ndarray, random: np.ndarray, to: DType) -> np.ndarray:
     """Converts floats to integers of type `to`. A number is rounded away from zero if its fraction, times
     2**(bits of x), is larger than the unsigned `random` bits, else towards zero. UnsupportedError if `to` is
     not an integer type.

@@ -61,7 +61,7 @@ def scaled(self: Grouped, operands: Sequence[AnyShape], result: AnyShape, at: in
             self.reject("c3", f"dimension {at} of {show(large)} must be that of {show(small)} times {by}")
 
 
-def equal_addends(inst: Instruction[Reducing]) -> int:
+def equal_addends(inst: Instruction[Combining]) -> int:
     """How many times the reduction of a broadcast constant adds it: the number of members of a group, as in
     XLA, which recognises sums of broadcast scalars.
 
@@ -99,14 +99,14 @@ class _InGroups(_Collective, Grouped):
     replica_groups: ReplicaGroups = attr(always=True, default=ALL)
 
 
-class Reducing(_Collective, Grouped):
+class Combining(_Collective, Grouped):
     """A collective that combines the operands of the participants by `to_apply`."""
 
     to_apply: Computation
 
 
 @dataclass(frozen=True)
-class _AllReduce(Reducing, _InGroups):
+class _AllReduce(Combining, _InGroups):
     """The base of all-reduce and all-reduce-start."""
 
     collective = CollectiveKind.SAME
@@ -244,7 +244,7 @@ def started(self: Op, operand: AnyShape, at: int = 1) -> AnyShape:
 
 
 @op("reduce-scatter", operands="*operands", collective=CollectiveKind.SCALED, reads_whole=True)
-class ReduceScatter(Reducing, Resizing):
+class ReduceScatter(Combining, Resizing):
     """Combines the operands of all members of a group element by element with `to_apply`, and divides the
     result along dimension `dimensions[0]` into one part for each member: member i gets part i.
     """
@@ -336,7 +336,7 @@ class CollectiveBroadcast(_InGroups):
 
 
 @op("collective-reduce", operands="*operands", collective=CollectiveKind.ROOTED)
-class CollectiveReduce(Reducing, _InGroups):
+class CollectiveReduce(Combining, _InGroups):
     """Combines the operands of all members of a group element by element with `to_apply`. The root of the
     group gets the result, all others get zeros. The root is the first member, or the one that the last
     operand selects if `has_dynamic_root`.
@@ -394,9 +394,9 @@ class CollectivePermute(_Collective, Paired):
     examples = [example(Shape(F32, (4,)), channel_id=1, source_target_pairs=SourceTargetPairs(((0, 0),)))]
 
 
-Path = tuple[int, ...]
+LeafPath = tuple[int, ...]
 """Indices that select an element of nested tuples, the outermost first."""
-MovedSlice = tuple[Sequence[tuple[int, int]], Path, Path, tuple[int, ...]]
+MovedSlice = tuple[Sequence[tuple[int, int]], LeafPath, LeafPath, tuple[int, ...]]
 """A slice that a collective-permute in place moves: (source, target) pairs, the path of its buffers in the
 first two operands, the path of its offsets in the last two, and its sizes.
 """

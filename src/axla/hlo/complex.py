@@ -6,20 +6,20 @@ from typing import Any
 
 import numpy as np
 
-Array = Any  # numpy.ndarray, whose stubs have no real and imag for an unknown element type
+AnyArray = Any  # numpy.ndarray, whose stubs have no real and imag for an unknown element type
 
 
-def joined(real: Array, imag: Array) -> Array:
+def joined(real: AnyArray, imag: AnyArray) -> AnyArray:
     """The complex numbers real + i imag, put together without arithmetic, which would turn infinities into
     NaN.
     """
     dims = np.broadcast_shapes(real.shape, imag.shape)
-    result: Array = np.empty(dims, np.result_type(real.dtype, np.complex64))
+    result: AnyArray = np.empty(dims, np.result_type(real.dtype, np.complex64))
     result.real, result.imag = real, imag
     return result
 
 
-def multiply(x: Array, y: Array) -> Array:
+def multiply(x: AnyArray, y: AnyArray) -> AnyArray:
     """The product, with each of the four products of parts rounded. NumPy's own result depends on the
     machine's vector instructions.
     """
@@ -27,12 +27,12 @@ def multiply(x: Array, y: Array) -> Array:
     return joined(a * c - b * d, a * d + b * c)
 
 
-def divide(x: Array, y: Array) -> Array:
+def divide(x: AnyArray, y: AnyArray) -> AnyArray:
     """The quotient as in annex G of C11: operands with infinities or zeros give infinities or zeros where
     NumPy gives NaN.
     """
     a, b, c, d = x.real, x.imag, y.real, y.imag
-    quotient: Array = np.asarray(np.divide(x, y))
+    quotient: AnyArray = np.asarray(np.divide(x, y))
     # NumPy ignores the sign of a zero divisor, so that its quotient is replaced there too.
     lost = (np.isnan(quotient.real) & np.isnan(quotient.imag)) | (y == 0)
     if not lost.any():
@@ -53,14 +53,14 @@ def divide(x: Array, y: Array) -> Array:
     return joined(real.astype(a.dtype), imag.astype(a.dtype))
 
 
-def _directions(a: Array, b: Array) -> tuple[Array, Array]:
+def _directions(a: AnyArray, b: AnyArray) -> tuple[AnyArray, AnyArray]:
     """For complex numbers a + ib, the two arrays of parts with each infinite part replaced by 1 and each
     finite one by 0, signs kept.
     """
     return np.copysign(np.isinf(a).astype(a.dtype), a), np.copysign(np.isinf(b).astype(b.dtype), b)
 
 
-def sign(x: Array) -> Array:
+def sign(x: AnyArray) -> AnyArray:
     """x / |x|, where each part is divided by the real |x|; x itself where it is 0."""
     size = np.abs(x)
     safe = np.where(size == 0, size.dtype.type(1), size)

@@ -15,10 +15,10 @@ import numpy as np
 from axla.core.dtypes import DType, from_numpy
 from axla.hlo import complex as complex_functions
 
-Array = Any  # numpy.ndarray, whose stubs have no real and imag for an unknown element type
+AnyArray = Any  # numpy.ndarray, whose stubs have no real and imag for an unknown element type
 
 
-def kind(a: Array) -> str:
+def kind(a: AnyArray) -> str:
     """The kind of the element type: pred, signed, unsigned, float or complex."""
     return from_numpy(a.dtype).kind
 
@@ -48,20 +48,20 @@ class ArrayFunction:
 
     __slots__ = ("table",)
 
-    def __init__(self, table: dict[str, Callable[..., Array]]) -> None:
+    def __init__(self, table: dict[str, Callable[..., AnyArray]]) -> None:
         self.table = table
 
-    def of(self, dtype: np.dtype) -> Callable[..., Array]:
+    def of(self, dtype: np.dtype) -> Callable[..., AnyArray]:
         """The version for operands of this type, without rounding."""
         return self.table.get(from_numpy(dtype).kind) or self.table["other"]
 
-    def native(self, dtype: np.dtype) -> Callable[..., Array] | None:
+    def native(self, dtype: np.dtype) -> Callable[..., AnyArray] | None:
         """The version for operands of this type if it computes in this type itself; None if it computes in a
         wider one.
         """
         return self.of(dtype) if _wide(dtype) is None else None
 
-    def __call__(self, *operands: Array) -> Array:
+    def __call__(self, *operands: AnyArray) -> AnyArray:
         """Computes the function in the wide type of the first operand's dtype, then rounds the result to that
         dtype.
         """
@@ -72,12 +72,12 @@ class ArrayFunction:
         return np.asarray(function(*[o.astype(wide) for o in operands])).astype(dtype)
 
 
-def rounded(function: Callable[..., Array]) -> ArrayFunction:
+def rounded(function: Callable[..., AnyArray]) -> ArrayFunction:
     """An ArrayFunction with one version for all kinds of element types."""
     return ArrayFunction({"other": function})
 
 
-def by_kind(**functions: Callable[..., Array]) -> ArrayFunction:
+def by_kind(**functions: Callable[..., AnyArray]) -> ArrayFunction:
     """An ArrayFunction with a version for each kind of element type; `other` is the version for kinds that
     are not given.
     """
@@ -87,19 +87,19 @@ def by_kind(**functions: Callable[..., Array]) -> ArrayFunction:
 # Sign and magnitude
 
 
-def absolute(x: Array) -> Array:
+def absolute(x: AnyArray) -> AnyArray:
     """The absolute value of each element; for complex elements, a real number."""
     return np.abs(x) if kind(x) == "complex" else rounded(np.abs)(x)
 
 
-def _sign_float(x: Array) -> Array:
+def _sign_float(x: AnyArray) -> AnyArray:
     return np.where((x == 0) | np.isnan(x), x, np.copysign(np.ones((), x.dtype), x))
 
 
 sign = by_kind(float=_sign_float, complex=complex_functions.sign, other=np.sign)
 
 
-def _negate(x: Array) -> Array:
+def _negate(x: AnyArray) -> AnyArray:
     return np.negative(x) if x.dtype.kind != "b" else x
 
 
@@ -108,7 +108,7 @@ negate = rounded(_negate)
 # Rounding
 
 
-def _round_away(x: Array) -> Array:
+def _round_away(x: AnyArray) -> AnyArray:
     # Not trunc(x + 0.5): 0.49999997 + 0.5 rounds up to 1.
     whole = np.trunc(x)
     return np.where(
@@ -121,7 +121,7 @@ round_away = rounded(_round_away)
 # Arithmetic
 
 
-def _divide_integers(x: Array, y: Array) -> Array:
+def _divide_integers(x: AnyArray, y: AnyArray) -> AnyArray:
     """The quotient, truncated; -1 (all bits set) for a zero divisor. The smallest number divided by -1 is
     itself.
     """
@@ -133,7 +133,7 @@ def _divide_integers(x: Array, y: Array) -> Array:
     return np.where(y == 0, -1, np.where(y == -1, np.negative(x), quotient)).astype(x.dtype)
 
 
-def _remainder_integers(x: Array, y: Array) -> Array:
+def _remainder_integers(x: AnyArray, y: AnyArray) -> AnyArray:
     """The remainder, with the sign of the dividend; the dividend itself for a zero divisor."""
     if x.dtype.kind == "u":
         return np.where(y == 0, x, x % np.where(y == 0, 1, y)).astype(x.dtype)
@@ -148,12 +148,12 @@ divide = by_kind(
 remainder = by_kind(signed=_remainder_integers, unsigned=_remainder_integers, other=np.fmod)
 
 
-def _maximum_float(x: Array, y: Array) -> Array:
+def _maximum_float(x: AnyArray, y: AnyArray) -> AnyArray:
     # +0 is larger than -0, whichever operand it is; a NaN operand gives NaN.
     return np.where((x == 0) & (y == 0), x + y, np.maximum(x, y))
 
 
-def _minimum_float(x: Array, y: Array) -> Array:
+def _minimum_float(x: AnyArray, y: AnyArray) -> AnyArray:
     return np.where((x == 0) & (y == 0), -(-x - y), np.minimum(x, y))
 
 
@@ -161,33 +161,33 @@ maximum = by_kind(float=_maximum_float, other=np.maximum)
 minimum = by_kind(float=_minimum_float, other=np.minimum)
 
 
-def clamp(low: Array, x: Array, high: Array) -> Array:
+def clamp(low: AnyArray, x: AnyArray, high: AnyArray) -> AnyArray:
     """`x` limited to [low, high]; NaN in any operand gives NaN."""
     return minimum(maximum(low, x), high)
 
 
-def is_finite(x: Array) -> Array:
+def is_finite(x: AnyArray) -> AnyArray:
     """Whether each element is neither infinite nor NaN."""
     return np.isfinite(x.astype(_wide(x.dtype) or x.dtype))
 
 
-def real(x: Array) -> Array:
+def real(x: AnyArray) -> AnyArray:
     """The real part of each element; a real array is returned as it is."""
     return x.real.copy() if kind(x) == "complex" else x
 
 
-def imag(x: Array) -> Array:
+def imag(x: AnyArray) -> AnyArray:
     """The imaginary part of each element; zeros for a real array."""
     return x.imag.copy() if kind(x) == "complex" else np.zeros(x.shape).astype(x.dtype)
 
 
-def widened(x: Array) -> Array:
+def widened(x: AnyArray) -> AnyArray:
     """The values in a type that NumPy compares natively: a wider type for narrow element types."""
     wide = _wide(x.dtype)
     return x if wide is None else x.astype(wide)
 
 
-def total_order_key(x: Array) -> Array:
+def total_order_key(x: AnyArray) -> AnyArray:
     """Signed integers that are ordered as the floats are in total order: -NaN < -inf < -0 < +0 < inf <
     NaN.
     """

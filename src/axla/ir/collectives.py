@@ -76,7 +76,7 @@ def group_of(op: Any, participant: int, replicas: int, partitions: int) -> tuple
     if members is None:
         return None
     if max(members) >= count:
-        raise InvalidArgument(f"{op.opcode}: member {max(members)} of {op.replica_groups} is not below {count}")
+        raise InvalidArgument(f"{op.opcode}: member {max(members)} of {op.replica_groups} is not < {count}")
     return processes(mode, members, replica, partition, partitions)
 
 

@@ -24,9 +24,9 @@ def brackets(numbers: Iterable[int]) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Iota:
-    """The devices 0, 1, 2, ... in row-major order of an array of sizes `reshape`, read in the order of the
-    array with its dimensions permuted to `order`: [2,2]T(1,0).
+class IotaDevices:
+    """The devices 0, 1, 2, ... in row-major order of an array of sizes `reshape`, read in row-major order of
+    that array transposed to `order`: [2,2]T(1,0).
 
     InvalidArgument if `order` is not a permutation of the dimensions, or a size is not positive.
     """
@@ -43,8 +43,8 @@ class Iota:
             raise InvalidArgument(message)
 
     @classmethod
-    def of(cls, reshape: Iterable[int], order: Iterable[int] = ()) -> Iota:
-        """Makes an Iota; an empty `order` means that the dimensions are not permuted."""
+    def of(cls, reshape: Iterable[int], order: Iterable[int] = ()) -> IotaDevices:
+        """Makes an IotaDevices; an empty `order` means that the dimensions are not permuted."""
         reshape = tuple(reshape)
         return cls(reshape, tuple(order) or tuple(range(len(reshape))))
 
@@ -57,9 +57,9 @@ class Iota:
             raise UnsupportedError(f"a list of {len(self)} devices is too long, the limit is {MOST_LISTED}")
         return np.arange(len(self)).reshape(self.reshape).transpose(self.order).reshape(-1)
 
-    def simplified(self) -> Iota:
-        """An Iota for the same devices without dimensions of size 1, and with adjacent dimensions merged
-        where possible.
+    def simplified(self) -> IotaDevices:
+        """An IotaDevices for the same devices without dimensions of size 1, and with adjacent dimensions
+        merged where possible.
         """
         sizes = self.reshape
         runs: list[list[int]] = []
@@ -72,16 +72,16 @@ class Iota:
             else:
                 runs.append([d])
         if len(runs) <= 1:
-            return Iota.of((prod(sizes),))
-        ordered = sorted(runs)
-        return Iota(tuple(prod(sizes[d] for d in run) for run in ordered), tuple(map(ordered.index, runs)))
+            return IotaDevices.of((prod(sizes),))
+        order = sorted(runs)
+        return IotaDevices(tuple(prod(sizes[d] for d in run) for run in order), tuple(map(order.index, runs)))
 
     def __str__(self) -> str:
         turned = self.order != tuple(range(len(self.order)))
         return brackets(self.reshape) + (f"T({','.join(map(str, self.order))})" if turned else "")
 
 
-DeviceOrder = Iota | tuple[int, ...]
+DeviceOrder = IotaDevices | tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +116,7 @@ class Mesh:
         text = "mesh[" + ",".join(f"'{name}'={size}" for name, size in self.axes) + "]"
         if self.devices is None:
             return text
-        listed = self.devices if isinstance(self.devices, Iota) else ",".join(map(str, self.devices))
+        listed = self.devices if isinstance(self.devices, IotaDevices) else ",".join(map(str, self.devices))
         return f"{text}, device_ids=({listed})"
 
 
@@ -146,7 +146,7 @@ class IotaGroups:
 
     def __post_init__(self) -> None:
         if min(self.count, self.size) < 1 or self.count * self.size != len(self.devices):
-            raise InvalidArgument(f"{self}: the groups do not divide {len(self.devices)} devices")
+            raise InvalidArgument(f"{self}: {len(self.devices)} devices do not spread over the groups")
 
     def rows(self) -> tuple[tuple[int, ...], ...]:
         """The groups, each as a tuple of devices."""
@@ -158,7 +158,7 @@ class IotaGroups:
 
 @lru_cache(maxsize=64)
 def _rows(devices: DeviceOrder, size: int) -> tuple[tuple[int, ...], ...]:
-    ids = devices.array() if isinstance(devices, Iota) else np.array(devices)
+    ids = devices.array() if isinstance(devices, IotaDevices) else np.array(devices)
     return tuple(map(tuple, ids.reshape(-1, size).tolist()))
 
 
@@ -198,10 +198,10 @@ class MeshAxes:
             raise InvalidArgument(f"{self}: the axes must be different, and sub-axes must not overlap")
         sizes = tuple(end // begin for _, begin, end in parts)
         order = (*(n for n in range(len(parts)) if n not in chosen), *chosen)
-        size, found, given = prod(sizes[n] for n in chosen), Iota(sizes, order), self.mesh.devices
+        size, found, given = prod(sizes[n] for n in chosen), IotaDevices(sizes, order), self.mesh.devices
         if given is None:
             return IotaGroups(len(found) // size, size, found.simplified())
-        ids = given.array() if isinstance(given, Iota) else np.array(given)
+        ids = given.array() if isinstance(given, IotaDevices) else np.array(given)
         return IotaGroups(len(found) // size, size, tuple(ids[found.array()].tolist()))
 
     def __str__(self) -> str:
@@ -241,7 +241,7 @@ class ReplicaGroups:
     @property
     def highest(self) -> int:
         """The highest number of a member; -1 if there are no groups."""
-        if self.table is not None and isinstance(self.table.devices, Iota):
+        if self.table is not None and isinstance(self.table.devices, IotaDevices):
             return self.members - 1
         return max((m for group in self.groups for m in group), default=-1)
 

@@ -37,7 +37,7 @@ from axla.core.shape import AnyShape, Shape
 from axla.core.tables import by_name
 from axla.ir import attributes as kinds
 from axla.ir.devices import ReplicaGroups
-from axla.ir.graph import Attribute, Computation, Example, Op
+from axla.ir.graph import Attribute, Computation, Op, OpExample
 
 if typing.TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -145,7 +145,7 @@ def attribute_type(type_: Any) -> Any:
     raise InvalidArgument(f"attributes of type {type_} have no text form: {wanted}")
 
 
-def example(*operands: AnyShape, **attributes: Any) -> Example:
+def example(*operands: AnyShape, **attributes: Any) -> OpExample:
     """An entry of `Op.examples`: the shapes of the operands, and the attributes of the op."""
     return attributes, operands
 
