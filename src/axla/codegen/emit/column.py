@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from axla.codegen.array import Array
+from axla.codegen.array import DenseArray
 from axla.codegen.element import Elements, reshape_index
 from axla.codegen.emit.loop import vectors
 from axla.codegen.function import Ssa
@@ -56,24 +56,24 @@ def emit(k: KernelWriter, plan: ColumnPlan) -> None:
         _write(k, plan, (low, high), reductions, partial, outer)
 
 
-def _partials(k: KernelWriter, plan: ColumnPlan, reductions: Sequence[Reduction]) -> list[list[Array]]:
-    """Per reduction and accumulated value, the [outer, inner] array of partial results."""
+def _partials(k: KernelWriter, plan: ColumnPlan, reductions: Sequence[Reduction]) -> list[list[DenseArray]]:
+    """For each reduction and accumulated value, the [outer, inner] array of its partial results."""
     dims = (plan.outer, plan.inner)
     apart = [r for r, number in zip(reductions, plan.kept_in, strict=True) if number < 0]
     scratch = iter(scratch_arrays(k, apart, dims))
     found = []
     for number in plan.kept_in:
         outputs = k.outputs_of(number) if number >= 0 else ()
-        kept = [Array(k.values, o.pointer, o.dtype, dims, readonly=False) for o in outputs]
+        kept = [DenseArray(k.values, o.pointer, o.dtype, dims, readonly=False) for o in outputs]
         found.append(kept or next(scratch))
     return found
 
 
 def _accumulate(
-    plan: ColumnPlan, e: Elements, reductions: Sequence[Reduction], partial: Sequence[Sequence[Array]],
+    plan: ColumnPlan, e: Elements, reductions: Sequence[Reduction], partial: Sequence[Sequence[DenseArray]],
     at: tuple[AnyIndex, Index, AnyIndex], rows: int,
 ) -> None:  # fmt: skip
-    """Combines `rows` rows with the partial results, at a vector of columns."""
+    """Combines `rows` rows with the partial results, for a vector of columns."""
     outer, row, column = at
     for r, arrays in zip(reductions, partial, strict=True):
         groups: list[tuple[Value, ...]] = []
@@ -97,10 +97,10 @@ def _accumulate(
 
 def _write(
     k: KernelWriter, plan: ColumnPlan, span: tuple, reductions: Sequence[Reduction],
-    partial: Sequence[Sequence[Array]],
+    partial: Sequence[Sequence[DenseArray]],
     outer: AnyIndex,
 ) -> None:  # fmt: skip
-    """Writes the outputs that are not themselves partial results."""
+    """Computes and stores the outputs that do not hold partial results."""
     todo = [number for number in range(len(k.roots)) if number not in plan.kept_in]
     if not todo:
         return
@@ -153,7 +153,7 @@ class _Shared:
                 self.finish(groups, outer, column, piece)
 
     def accumulated(self, outer: AnyIndex, column: Index, piece: AnyIndex, team: Ssa) -> list[ValueGroup]:
-        """The partial results of a thread for its rows of a column, within a piece."""
+        """Computes the partial results of a thread for its rows of a column, within a piece."""
         f, t, e = self.f, self.teams, self.k.elements(1)
         low = f.mul(base_of(f, piece), t.piece)
         high = f.index(self.reduced)
@@ -183,7 +183,7 @@ class _Shared:
         return current
 
     def row(self, e: Elements, at: tuple[AnyIndex, Index, Index]) -> list[ValueGroup]:
-        """The elements that each reduction reads in a row of a column."""
+        """The elements of a row and column that each reduction combines."""
         if self.k.phase:
             return _load(self.scratch, (at[1], at[0], at[2]))
         dims = self.plan.outer, self.plan.reduced, self.plan.inner
@@ -211,11 +211,11 @@ class _Shared:
         self.k.write(e, (outer, column), (self.plan.outer, self.plan.inner))
 
 
-def _store(arrays: Sequence[Sequence[Array]], at: Sequence[AnyIndex], groups: Sequence[ValueGroup]) -> None:
+def _store(arrays: Sequence[Sequence[DenseArray]], at: Sequence[AnyIndex], groups: list[ValueGroup]) -> None:
     for group, places in zip(groups, arrays, strict=True):
         for value, array in zip(group, places, strict=True):
             array.store(at, value)
 
 
-def _load(arrays: Sequence[Sequence[Array]], at: Sequence[AnyIndex]) -> list[ValueGroup]:
+def _load(arrays: Sequence[Sequence[DenseArray]], at: Sequence[AnyIndex]) -> list[ValueGroup]:
     return [tuple(array.load(at, 1) for array in places) for places in arrays]
