@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import random
 import shutil
 import tempfile
@@ -65,7 +66,10 @@ class Oracle:
         """Drops what earlier cases left, so that what it says next is of one case alone."""
 
     def check(self, case: Case) -> str:
-        """How the case differs, or nothing; Skip where it cannot be said. Other exceptions are failures."""
+        """Describes how the case fails; "" if it does not.
+
+        Raises Skip if the oracle cannot judge the case; any other exception is a failure.
+        """
         raise NotImplementedError
 
 
@@ -156,7 +160,18 @@ def some_target(draw: random.Random) -> CpuTarget:
     return found
 
 
-LATEST: dict[str, Any] = {}
+class Latest(dict[str, Any]):
+    """A dictionary that is also kept in a `file`, if one is given: the process may end."""
+
+    file: Path | None = None
+
+    def __setitem__(self, key: str, value: Any) -> None:
+        super().__setitem__(key, value)
+        if self.file is not None:
+            self.file.write_bytes(pickle.dumps(dict(self)))
+
+
+LATEST = Latest()
 """Of the last compilation: the "target" that was drawn, the "flags", which parameters were to "donate", and
 the "module", where it has more control edges than the case.
 """
@@ -324,7 +339,7 @@ class Texts(Oracle):
 
 
 def unequal(a: Module, b: Module) -> str:
-    """How two modules differ, by what their instructions are; names count."""
+    """Describes the first difference between two modules: names, ops, shapes and operands are compared."""
     pairs = list(zip(a.computations, b.computations, strict=False))
     if len(a.computations) != len(b.computations):
         return f"{len(b.computations)} computations of {len(a.computations)}"

@@ -191,7 +191,7 @@ def total_order_key(x: AnyArray) -> AnyArray:
     """Signed integers that are ordered as the floats are in total order: -NaN < -inf < -0 < +0 < inf <
     NaN.
     """
-    if x.dtype.itemsize == 1:  # not every 8-bit type has its sign in the highest bit, or a sign at all
-        x = x.astype(np.float32)
+    if x.dtype.name.endswith(("fnu", "fnuz")) or x.dtype.name[:7] in ("float4_", "float6_"):
+        x = x.astype(np.float32)  # its sign is not the highest bit of the byte, or its NaN has no sign
     bits = np.ascontiguousarray(x).reshape(-1).view(f"i{x.dtype.itemsize}").reshape(x.shape)
     return np.where(bits < 0, bits ^ np.iinfo(bits.dtype).max, bits)
