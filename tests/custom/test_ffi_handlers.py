@@ -256,7 +256,7 @@ def test_types_are_registered_once(library):
     _register_counter(library)
     _register_counter(library)  # the same type again
     number = c.c_int64(0)
-    with pytest.raises(InvalidArgument, match="registered already, for type"):
+    with pytest.raises(InvalidArgument, match="already registered for type"):
         axla.register_ffi_type("test.counter", c.addressof(number))
     with pytest.raises(InvalidArgument, match="wanted addresses"):
         axla.register_ffi_type("test.other", "no address")
@@ -265,9 +265,11 @@ def test_types_are_registered_once(library):
 
 
 def test_versions(library):
-    for name, said in (("0_0", "version 0.0 of"), ("1_0", "version 1.0 of")):
+    for name, said in (("0_0", "0.0"), ("1_0", "1.0")):
         axla.register_custom_call("old", library, symbol=f"version_{name}", api="ffi")
-        with pytest.raises(UnsupportedError, match=f"compiled for {said} XLA's FFI, axla has 0.1 to 0.5"):
+        with pytest.raises(
+            UnsupportedError, match=f"compiled for FFI version {said}, axla supports 0.1 to 0.5"
+        ):
             run("ROOT r = " + call("old", "", "f32[]"), "cpu")
     axla.register_custom_call("old", library, symbol="version_0_1", api="ffi")
     run("ROOT r = " + call("old", "", "f32[]"), "cpu")
