@@ -9,7 +9,7 @@ from typing import Any
 from axla import UnsupportedError
 from axla.program.memory import AllocationKind
 from axla.program.program import Program
-from axla.program.steps import BranchStep, CopyStep, KernelStep, LoopStep, RegisterStep, Step, Value
+from axla.program.steps import ArrayValue, BranchStep, CopyStep, KernelStep, LoopStep, RegisterStep, Step
 from axla.target.machine import aligned
 
 from .kernels import KernelWriter
@@ -34,7 +34,7 @@ def source_of(program: Program) -> tuple[str, int]:
     return "\n".join([PRELUDE, *texts, run.text(HEAD), ""]), steps_bytes + scratch_bytes
 
 
-def pointer(value: Value) -> str:
+def pointer(value: ArrayValue) -> str:
     """Where a value lies."""
     place = value.place
     if place is None:
@@ -64,7 +64,7 @@ def copy(out: Writer, step: CopyStep) -> None:
 
 
 def loop(out: Writer, step: LoopStep) -> None:
-    """What it carries lies in one place all the time, so there is nothing to pass on."""
+    """Writes a loop. Each carried value keeps its memory from trip to trip, so nothing is copied."""
     with out.block("for (;;)"):
         out.line("if (*stop) return;")
         steps(out, step.condition)
