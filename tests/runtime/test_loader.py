@@ -88,7 +88,7 @@ def test_the_number_of_rows_chooses_the_function(tmp_path):
     )
     assert library(np.zeros((3, 2), np.float32)).tolist() == [[1, 1]] * 3
     assert library["rows1"]([[0, 0]]).tolist() == [[1, 1]]
-    with pytest.raises(InvalidArgument, match="a call with 2 rows; rows: 1, 3"):
+    with pytest.raises(InvalidArgument, match="found a call with 2 rows, wanted 1, 3"):
         library(np.zeros((2, 2), np.float32))
 
 

@@ -132,7 +132,7 @@ def convert(interface: Interface, index: int, spec: ValueSpec, argument: object)
     try:
         value = np.asarray(argument)
     except (AxlaError, TypeError, ValueError, OverflowError) as error:
-        raise InvalidArgument(f"{_where(interface, index)}: cannot be made an array: {error}") from error
+        raise InvalidArgument(f"{_where(interface, index)}: not an array or array-like: {error}") from error
     kinds = _KINDS.get(type(argument), "")
     if shape.dims == value.shape and value.dtype != wanted and _fits(value, wanted, kinds):
         value = value.astype(wanted)
