@@ -143,7 +143,7 @@ def test_contents_that_make_no_sense_are_errors(packed):
             decode(payload)
     cpu = axla.backends.get("cpu")
     for payload in (b"", b"\2", b"\2" + bytes(20), encode(packed)[:-1]):
-        with pytest.raises(InvalidArgument, match="not programs of axla"):
+        with pytest.raises(InvalidArgument, match="not a compiled program of axla"):
             cpu.load(cpu.client, payload, axla.CompileOptions())
 
 

@@ -104,7 +104,7 @@ class Transport:
         slot, size = _PIECE.unpack_from(body)
         part = self._found(slot, size, body)
         if slot >= PIECES or part.size != size or (into is not None and size > into.size - at):
-            raise BadMessage(f"service: a piece of {size} bytes in slot {slot} is not valid")
+            raise BadMessage(f"service: a piece of {size} bytes in slot {slot} does not fit")
         if into is not None:
             np.copyto(into[at : at + size], part)
         self._taken.append(slot)
@@ -280,7 +280,7 @@ class SocketTransport(Transport):
         if kind == PIECE and size >= _PIECE.size and self._mine is not None:
             slot, part = body[0], super()._found(0, 0, body)
             if slot >= PIECES or part.size > PIECE_BYTES:
-                raise BadMessage(f"service: a piece of {part.size} bytes in slot {slot} is not valid")
+                raise BadMessage(f"service: a piece of {part.size} bytes in slot {slot} does not fit")
             body = body[: _PIECE.size].tobytes() + self._place(slot, part)
         self.send(call, kind, body)
 
