@@ -143,7 +143,7 @@ def test_queues_that_are_full(works_on, feeds):
     feeds[0].infeed.most = 2
     feeds[0].infeed.put(ONES)
     feeds[0].infeed.put(ONES)
-    with pytest.raises(InvalidArgument, match="infeed of device 0: 2 values wait, and no more may"):
+    with pytest.raises(InvalidArgument, match="infeed of device 0: it is full, with 2 values"):
         feeds[0].infeed.put(ONES)
 
 

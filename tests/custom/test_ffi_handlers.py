@@ -290,7 +290,7 @@ def test_what_is_registered_wrongly_is_refused(library):
         ({"execute": library.scale}, None, "of api='ffi', found api=None"),
         ({"run": library.scale}, "ffi", "stage 'run'; there are instantiate, prepare, initialize, execute"),
         ({"instantiate": library.scale}, "ffi", "the stage 'execute' is missing"),
-        (lambda x: x, "ffi", "is of native functions"),
+        (lambda x: x, "ffi", "is for native functions"),
         (c.CFUNCTYPE(c.c_void_p)(lambda: None), "ffi", r"wants XLA_FFI_Error \*f\(XLA_FFI_CallFrame \*\)"),
     ):
         with pytest.raises(InvalidArgument, match=said):

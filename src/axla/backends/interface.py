@@ -217,10 +217,11 @@ BACKENDS: Registry[Backend] = Registry(
 
 def load(data: bytes, client: Client | None = None) -> Executable:
     """Loads an executable from the bytes of `Executable.serialize`, for a client; by default for that of the
-    backend named in the bytes. The bytes may contain machine code, which runs in this process with all its
-    permissions: load only what you trust as a program. Raises InvalidArgument for bytes that are not an
-    executable, or one of another backend, and UnsupportedError for machine code of another version of axla or
-    LLVM, or for another machine.
+    backend named in the bytes.
+
+    The bytes may contain machine code, which runs in this process with all its permissions: load only what
+    you trust as a program. Raises InvalidArgument for bytes that are not an executable, or one of another
+    backend, and UnsupportedError for machine code of another version of axla or LLVM, or for another machine.
     """
     payload, head = unpack(data)
     client = client or BACKENDS.get(head.backend).client

@@ -1,7 +1,9 @@
 """Base classes for backends of other packages, in addition to `Backend` and `Executable` of `axla.backends`.
+
 program, constants = kit.program_of(module, options)    a Program (axla.program), and its constants' bytes
 class Mine(kit.HostExecutable): ...                     its runs read and write arrays in memory
 data = kit.encode(kit.Packed(images, interface, constants))     an executable's payload; `kit.decode` reads it
+
 class Mine(kit.OpByOp): ...                defines functions for some ops; NumPy evaluates the others
 class MyBackend(kit.OpByOpBackend): ...    compiles to such executables and loads them
 """
