@@ -180,7 +180,7 @@ def test_roots_that_operands_say():
     found = run(body.format("collective-reduce(x, r)", ", to_apply=add"), given, 3)
     same(found, [zero, given[1][0] + given[2][0], zero])
     given[1][1] = np.array([2], np.int32)
-    with pytest.raises(CollectiveFailure, match=r"roots are 0 to 1, found \[2\]"):
+    with pytest.raises(CollectiveFailure, match=r"roots must be from 0 to 1, found \[2\]"):
         run(body.format("collective-broadcast(x, r)", ""), given, 3)
 
 

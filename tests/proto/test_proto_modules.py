@@ -229,7 +229,7 @@ def test_what_axla_does_not_know_is_written_back():
 @pytest.mark.parametrize(
     ("changes", "where"),
     [
-        ({"operand_ids": [77]}, r"computations\[0\].instructions\[1\] \(r\): its operand 77 is not an instruction before it"),
+        ({"operand_ids": [77]}, r"computations\[0\].instructions\[1\] \(r\): its operand 77 is not an instr"),
         ({"operand_ids": []}, "negate does not accept 0 operands"),
         ({"opcode": "nope"}, "'nope' is not an opcode"),
         ({"id": 0}, r"instructions\[1\]: there are two instructions with the id 0"),
