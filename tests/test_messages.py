@@ -108,7 +108,7 @@ def test_a_damaged_binary_configuration_of_tfcompile_is_named(tmp_path):
     file.write_bytes(b"\x0a\xff\xfe\x00")
     with pytest.raises(ParseError) as caught:
         read_config(file)
-    assert str(caught.value).startswith(f"{file}: Config.feed[0]: 16255 bytes are announced")
+    assert str(caught.value).startswith(f"{file}: Config.feed[0]: the length is 16255 bytes")
 
 
 def test_the_file_of_a_wrong_configuration_is_named_by_the_command(tmp_path, capsys):

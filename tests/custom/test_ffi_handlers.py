@@ -258,7 +258,7 @@ def test_types_are_registered_once(library):
     number = c.c_int64(0)
     with pytest.raises(InvalidArgument, match="already registered for type"):
         axla.register_ffi_type("test.counter", c.addressof(number))
-    with pytest.raises(InvalidArgument, match="wanted addresses"):
+    with pytest.raises(InvalidArgument, match="wanted two addresses"):
         axla.register_ffi_type("test.other", "no address")
     axla.register_ffi_type("test.other", c.addressof(number))
     assert number.value

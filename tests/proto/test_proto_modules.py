@@ -265,7 +265,7 @@ def test_a_literal_has_as_many_elements_as_its_shape():
     data = proto.encode(
         changed(opcode="constant", operand_ids=[], shape=shape, literal=literal), "HloModuleProto"
     )
-    with pytest.raises(ParseError, match="has 3 elements in the field f32s"):
+    with pytest.raises(ParseError, match="has 3 elements in f32s"):
         proto.read(data)
 
 

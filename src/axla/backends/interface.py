@@ -198,7 +198,7 @@ class Backend:
             reason = self.capabilities.refused.get("participants", "its limit")
             raise UnsupportedError(
                 f"compile: {name} is for {counts[0]} replicas of {counts[1]} partitions, {self.name} runs "
-                f"{most}: {reason}"
+                f"at most {most}: {reason}"
             )
 
 

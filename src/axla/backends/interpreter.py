@@ -126,7 +126,7 @@ class InterpretedExecutable(Executable):
     def __init__(self, work: Module, **more: Any) -> None:
         super().__init__(interface_of(work, declared_aliases(work)), **more)
         self._work = work
-        self._seeds = itertools.count(0, 1 << 64)  # more than one run draws
+        self._seeds = itertools.count(0, 1 << 64)  # each step is larger than the count that a run draws
         self._running: dict[Interpreter, None] = {}
         self._clocks: Clocks | None = None
         for inst in Interpreter().needed(work.entry):

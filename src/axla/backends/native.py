@@ -131,7 +131,8 @@ class NativeExecutable(Executable):
 
     def _run(self, inputs: list[Any], options: ExecuteOptions) -> list[Array]:
         deadline, call = options.deadline, self._native_call
-        if options.asynchronous and not isinstance(call, ProfiledCall):  # steps are measured here
+        # A profiled call measures its steps on this thread, so it is not asynchronous.
+        if options.asynchronous and not isinstance(call, ProfiledCall):
             if isinstance(call, DynamicCall):
                 return call.dispatch(self._loaded, inputs, deadline)
             return self._loaded.queue.dispatch(call, self._loaded, inputs, deadline)

@@ -184,7 +184,9 @@ def Clamp(min: object, operand: object, max: object) -> XlaOp:
 
 
 def ConvertElementType(operand: object, new_element_type: Any) -> XlaOp:
-    """Converts every element to the numerically nearest value of another element type."""
+    """Converts every element to another element type, as HLO's `convert` does. If the new type is real, only
+    the real part of complex numbers is kept.
+    """
     value, shape = array("ConvertElementType", operand)
     dtype = element_type(new_element_type, "ConvertElementType: new_element_type")
     if shape.dtype.is_complex and not dtype.is_complex:

@@ -216,7 +216,7 @@ def Pad(operand: object, padding_value: object, padding_config_: Any) -> XlaOp:
 
 
 def PadInDim(operand: object, padding_value: object, dimno: int, pad_lo: int, pad_hi: int) -> XlaOp:
-    """Puts `pad_lo` elements before and `pad_hi` elements after those of dimension `dimno`."""
+    """Pads dimension `dimno` with `pad_lo` elements before and `pad_hi` elements after its own."""
     value, shape = array("PadInDim", operand)
     dim = dimension(shape, dimno, "PadInDim: dimno")
     edges = [(pad_lo, pad_hi, 0) if d == dim else (0, 0, 0) for d in range(shape.rank)]

@@ -133,7 +133,7 @@ class XlaBuilder:
             raise InvalidArgument(
                 f"{opcode}: operand {operand.instruction!r} belongs to a computation that builder "
                 f"'{self.name}' "
-                "has finished; build() ended the use of its values"
+                "has finished: its values cannot be used after build()"
             )
         raise InvalidArgument(
             f"{opcode}: operand {operand.instruction!r} belongs to builder '{operand.builder.name}', "

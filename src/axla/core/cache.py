@@ -207,8 +207,7 @@ def clear(*, disk: bool = False) -> None:
         collect(0)
 
 
-# -- the compiler and the machine, as parts of keys
-# ------------------------------------------------------------
+# -- the compiler and the machine, as parts of keys ----------------------------------------------------------
 
 
 @functools.cache

@@ -111,7 +111,7 @@ class AnyShape:
     is_token = False
     is_opaque = False
     is_unbounded = False  # whether a dimension has an unknown, unbounded size
-    leaf_count = 1  # the number of leaves
+    leaf_count = 1  # a shape that is not a tuple is its own only leaf
 
     # Arrays have these attributes, and tuples have `elements`; reading another one raises AttributeError.
     # They are declared here, in the base class, since most code works on arrays: the verifier checks operands
@@ -362,7 +362,7 @@ class TupleShape(AnyShape):
         """The HLO text of the shape, such as `(f32[2], s32[])`. Every fifth element has a comment with its
         index.
         """
-        # as in XLA's texts
+        # XLA marks every fifth element so.
         parts = [
             (f"/*index={i}*/" if i and i % 5 == 0 else "") + e.to_string(layout=layout)
             for i, e in enumerate(self.elements)

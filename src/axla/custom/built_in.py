@@ -63,7 +63,7 @@ def _recv(token: None, *, site: CallSite) -> tuple[Any, None]:
     if pairs is not None and all(target != current.participant for _, target in pairs):
         return nest(shape, (zeros(leaf) for leaf in shape.leaves())), None
     address = channel, None if pairs is None else current.participant
-    value = current.receive(address, f"in {site} for data on channel {channel}")
+    value = current.receive(address, f"in {site} for data on channel {channel}, which nobody sent")
     return nest(shape, iter(leaves_of(str(site), shape, value))), None
 
 

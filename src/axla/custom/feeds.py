@@ -77,7 +77,7 @@ class Feed:
             self._changed.notify_all()
 
     def clear(self) -> None:
-        """Removes all values."""
+        """Removes all values from the queue."""
         with self._changed:
             self._values.clear()
 

@@ -98,7 +98,7 @@ class _Builder:
         made: dict[str, Any] = {n: tuple(p) if isinstance(p, list) else p for n, p in parts.items()}
         return CallPlan(**made)
 
-    # -- operands, results and attributes of the call ---------------------------------------------------
+    # -- operands, results and attributes of the call --------------------------------------------------
 
     def fail(self, message: str) -> NoReturn:
         raise UnsupportedError(f"{self.site}: {message}")
@@ -151,7 +151,7 @@ class _Builder:
             self.fail(f"attribute {name} is {value!r}, wanted a number")
         return int(value)
 
-    # -- addresses ---------------------------------------------------------------------------------------
+    # -- addresses -------------------------------------------------------------------------------------
 
     def operand(self, number: int, dtype: DType, *dims: int) -> LeafAddress:
         self.expect(f"operand {number}", self.operands[number], dtype, dims)
@@ -207,7 +207,7 @@ class _Builder:
         self.info = self.result(number, S32)
         return self.info
 
-    # -- the call of the routine -------------------------------------------------------------------------
+    # -- the call of the routine -----------------------------------------------------------------------
 
     def call(self, *arguments: LeafAddress | str) -> None:
         """Sets the arguments of the routine. The texts "work", "rwork" and "iwork" stand for workspaces,

@@ -44,7 +44,7 @@ class Process:
     def check(self) -> None:
         """Raises Cancelled if another process of the run has failed."""
         if self.grid.failure is not None:
-            raise Cancelled(f"{self} stopped with the others")
+            raise Cancelled(f"{self} was stopped, as another process failed")
 
     def offer(self) -> None:
         """Lets other processes run first, if any can. Called by a process that waits for the host."""
@@ -107,7 +107,7 @@ class Process:
         waiting op.
         """
         while not self.grid.mailbox.get(address):
-            self.wait(address, f"in {name} for data")
+            self.wait(address, f"in {name} for data, which nobody sent")
         return self.grid.mailbox[address].popleft()
 
 

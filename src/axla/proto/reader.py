@@ -49,8 +49,8 @@ DEEPEST = 3
 
 
 def read_module(message: Proto, depth: int = 0) -> Module:
-    """Converts an HloModuleProto to a Module. ParseError names the field with an error. `depth` is the number
-    of modules that this one is nested in, as the recovery module of an original value.
+    """Converts an HloModuleProto to a Module. ParseError names the field with an error. `depth` is the level
+    of nesting of recovery modules, 0 for the module of a file.
     """
     if depth > DEEPEST:
         raise UnsupportedError(f"recovery modules are nested more than {DEEPEST} levels deep")

@@ -181,7 +181,7 @@ def read_literal(message: Proto, shape_of: Callable[[Proto | None], AnyShape]) -
     if isinstance(shape, TupleShape):
         parts = message.get("tuple_literals", [])
         if len(parts) != len(shape.elements):
-            raise ParseError(f"a literal of {shape} has {len(parts)} elements")
+            raise ParseError(f"a literal of {shape} has {len(parts)} elements, wanted {len(shape.elements)}")
         elements = [read_literal(p, shape_of) for p in parts]
         for element, wanted in zip(elements, shape.elements, strict=True):
             if element.shape.logical is not wanted.logical:
@@ -191,7 +191,7 @@ def read_literal(message: Proto, shape_of: Callable[[Proto | None], AnyShape]) -
         return Literal(shape)
     flat = _elements(message.get(f"{shape.dtype.name}s", b""), shape.dtype)
     if flat.size != shape.size:
-        raise ParseError(f"a literal of {shape} has {flat.size} elements in the field {shape.dtype.name}s")
+        raise ParseError(f"a literal of {shape} has {flat.size} elements in {shape.dtype.name}s")
     major_to_minor = shape.layout.minor_to_major[::-1]
     try:
         stored = flat.reshape([shape.dims[d] for d in major_to_minor])

@@ -154,7 +154,7 @@ def _enter(frame: int) -> None:
 def _taken(mailbox: Mailbox, address: Any, where: str) -> Any:
     """The value that the only participant of a run sent to itself. Raises RuntimeFailure if there is none."""
     if not mailbox.has(address):
-        raise RuntimeFailure(f"the only replica waits {where}, and nothing was sent")
+        raise RuntimeFailure(f"the only replica waits {where}")
     return mailbox.take(address, current.check)
 
 

@@ -73,11 +73,12 @@ class Failure:
         self._text = c.create_string_buffer(str(error).encode("utf-8", "replace"))
         at = c.addressof(self._text)
         self.struct: Any = FAILURE.ctypes()(code=status_of(error), size=len(self._text) - 1, text=at)
-        self._unread = not (isinstance(error, Cancelled) and error.code == abi.INTERRUPTED)  # expected
+        # Whoever interrupted the run knows that it failed: this is not logged.
+        self._unread = not (isinstance(error, Cancelled) and error.code == abi.INTERRUPTED)
         _failures.add(self)
 
     def __call__(self) -> NoReturn:
-        """Raises the error, which is not logged any more."""
+        """Raises the error. From then on it counts as read, so it is not logged when the object is freed."""
         self._unread = False
         raise raised_again(self.error)
 

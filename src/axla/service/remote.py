@@ -93,7 +93,8 @@ class RemoteBackend(Backend):
         given = {name: getattr(now, name) for name in flags.FIELDS if name not in OF_SERVER}
         mine = {name: v for name, v in given.items() if v != getattr(_PLAIN, name)} | dict(options.flags)
         mine.pop("dump_to", None)  # dumps come with the answer
-        told = replace(options, flags=(*mine.items(),), arg_types=None, dim_args=None)  # known
+        # The sizes of the module are known already, so the options for them are left out.
+        told = replace(options, flags=(*mine.items(),), arg_types=None, dim_args=None)
         request = {
             "program": number, "module": proto.to_proto(module), "options": told.to_proto(),
             "devices": _count(client), "dump": bool(now.dump_to), **self.link.take_released(),
