@@ -13,11 +13,13 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "scripts"))
 
-from fuzz_lib import cases, judge, oracles, participants, reducing, told, work  # noqa: E402
+from fuzz_lib import cases, judge, motifs, oracles, participants, reducing, told, work  # noqa: E402
+from fuzz_lib.draft import Draft  # noqa: E402
 from fuzz_lib.oracles import ORACLES, unequal  # noqa: E402
 from verify_lib import mutate  # noqa: E402
 
 import axla  # noqa: E402
+from axla import hlo  # noqa: E402
 from axla.core import flags  # noqa: E402
 from axla.core.dtypes import F8E5M2, F32  # noqa: E402
 from axla.core.errors import AxlaError  # noqa: E402
@@ -80,6 +82,22 @@ ENTRY e { x = f32[3,4] parameter(0)
         except mutate.Unfit:
             continue
         assert [i.op.dimensions for i in module.entry.instructions if i.opcode == "map"] == [(0, 1)]
+
+
+def test_sorts_have_an_order_for_nan():
+    draft = Draft(random.Random(1), "sorts")
+    scope = draft.entry
+    x = scope.parameter(axla.parse("ENTRY e { ROOT x = f8e8m0fnu[9] parameter(0) }").entry.root.shape)
+    orders = [draft.order([x.shape.dtype], 0, "LT", False) for _ in range(2)]
+    for order, array in zip(orders, (x, motifs.without_nan(scope, x)), strict=True):
+        scope.add(hlo.Sort((0,), True, order), array)
+    cases._orders(draft)
+    assert [order.root.op.is_total_order for order in orders] == [True, False]
+    draft.module.entry.set_root(motifs.without_nan(scope, x))
+    (found,) = axla.compile(draft.module, backend="interpreter").execute(
+        [np.full(9, np.nan, x.shape.dtype.numpy)]
+    )
+    assert (np.asarray(found) == 1).all()
 
 
 def test_mutants_of_a_sort_have_its_order():
@@ -163,6 +181,22 @@ ENTRY e { x = f8e5m2[40,5] parameter(0)
     values = np.random.default_rng(16).uniform(-2, 2, (40, 5)).astype(F8E5M2.numpy)
     case = case_from(text, values)
     assert not judge.differs(case, case.run(executable, [values]))
+
+
+def test_products_of_short_floats_in_long_ones_say_nothing():
+    """They overflow from both ends, and code may multiply all elements in f32, and round once."""
+    text = """
+multiply { a = f8e4m3b11fnuz[] parameter(0)
+  b = f8e4m3b11fnuz[] parameter(1)
+  ROOT c = f8e4m3b11fnuz[] multiply(b, a) }
+ENTRY e { x = f8e4m3b11fnuz[24] parameter(0)
+  one = f8e4m3b11fnuz[] constant(1)
+  ROOT p = f8e4m3b11fnuz[] reduce(x, one), dimensions={0}, to_apply=multiply }"""
+    dtype = axla.parse(text).entry.root.shape.dtype.numpy
+    case = case_from(text, np.array([2] * 6 + [0.5] * 12 + [2] * 6, dtype))
+    wanted, heard = case.wanted
+    assert np.isnan(float(wanted[0]))
+    assert not judge.differs(case, ([np.array(1, dtype)], heard))
 
 
 def test_the_sign_of_a_nan_says_nothing():
@@ -258,9 +292,15 @@ def test_bisect_compiles_for_the_target_that_an_oracle_drew(tmp_path):
             assert child.call(limits_here) == (target.name, target.limits)
 
 
-def test_bisect_is_told_what_an_oracle_donated():
+def how(tmp_path, module, oracle, seed):
+    """How an oracle compiled a module."""
+    reducing.asked_noting(tmp_path / "latest", module, [], oracle, str(seed), "", "")
+    return reducing.noted(tmp_path / "latest", module)
+
+
+def test_bisect_is_told_what_an_oracle_donated(tmp_path):
     case = case_from(ZERO, np.ones(4, np.float32))
-    found = [reducing.compiled_how(case.module, [], "donated", str(seed), "", "") for seed in range(6)]
+    found = [how(tmp_path, case.module, "donated", seed) for seed in range(6)]
     assert {donated for _, _, donated in found} == {(), (0,)} and not any(
         "TARGET" in text for _, text, _ in found
     )
@@ -275,14 +315,27 @@ ENTRY e { x = f32[4] parameter(0)
 
 def test_bisect_is_told_the_flags_and_control_edges_that_an_oracle_added(tmp_path):
     case, path = case_from(EDGES, np.ones(4, np.float32)), tmp_path / "compiled.py"
-    found = [reducing.compiled_how(case.module, [], "some-passes", str(seed), "", "") for seed in range(6)]
+    found = [how(tmp_path, case.module, "some-passes", seed) for seed in range(6)]
     edges = {any(i.extra.control_predecessors for i in module.entry.instructions) for module, _, _ in found}
     assert edges == {False, True}
-    for _, text, _ in found:
-        path.write_text(text)
-        with Apart(60.0, load=[str(path)]) as child:
-            current = child.call(flags.current)
-            assert current.verify and current.shuffle is not None and current.disable_hlo_passes
+    path.write_text(found[0][1])
+    with Apart(60.0, load=[str(path)]) as child:
+        current = child.call(flags.current)
+        assert current.verify and current.shuffle is not None and current.disable_hlo_passes
+
+
+def test_bisect_is_told_how_an_oracle_compiled_what_ends_the_process(tmp_path, monkeypatch):
+    class Ends(BaseException):
+        pass
+
+    def ends(*_, **__):
+        raise Ends
+
+    case = case_from(EDGES, np.ones(4, np.float32))
+    monkeypatch.setattr(oracles, "ran", ends)
+    with pytest.raises(Ends):
+        how(tmp_path, case.module, "some-passes", 0)
+    assert "axla_verify" in reducing.noted(tmp_path / "latest", case.module)[1]
 
 
 STALE = """

@@ -15,22 +15,22 @@ from typing import Literal
 
 from axla.codegen.arithmetic import Reg
 
-_BITS = 7  # of an index
-_SHIFT = 52 - _BITS  # of the last bit of an index in a fraction
-_LEAST = 0x3FE6800000000000  # z is from 0.703125, so that c near 1 is 1, to twice that
+_BITS = 7  # bits of a table index
+_SHIFT = 52 - _BITS  # position of the last bit of an index in a fraction
+_LEAST = 0x3FE6800000000000  # 0.703125 <= z < 1.40625, so that c near 1 is exactly 1
 _LN2 = (0.6931471805601177, -1.7239444525614835e-13)  # a multiple of 2**-40, and the rest
 _STEP = (0.6931471805599453 / 128, 2.3190468138462996e-17 / 128)  # ln 2 / 128 in two parts
 _USUAL = 708.0  # |y log(x)| below which the result is a normal number
 
 
 def applies(x: Reg) -> bool:
-    """Whether the target has memory for tables, and fused multiply-add."""
+    """Whether tables can be used for x: a scalar on a 64-bit CPU with fused multiply-add."""
     target = x.m.target
     return x.lanes == 1 and target.has_fma and not target.launched and target.form.pointer_bytes == 8
 
 
 def usual_power(x: Reg, y: Reg) -> tuple[Reg, Reg]:
-    """x ** y, and whether it is valid: for a normal positive x and a result far from overflow and
+    """(x ** y, whether it is valid): it is for a normal positive x and a result far from overflow and
     underflow.
     """
     m, order = x.m, x.m.target.form.byte_order
@@ -45,7 +45,8 @@ def usual_power(x: Reg, y: Reg) -> tuple[Reg, Reg]:
     square = r * r
     total, low2 = m.fast_two_sum(total, half * r)
     low3 = m.fma(half, r, -(half * r))
-    # Sums of what is ready first: the chain is what a loop waits for.
+    # Terms that are available early are added first: a loop waits for the longest chain of dependent
+    # operations.
     tail = m.fma(square * square, m.fma(square, 1 / 9, m.fma(r, -1 / 8, 1 / 7)),
                  m.fma(square, m.fma(r, -1 / 6, 0.2), m.fma(r, -0.25, 1 / 3)))  # fmt: skip
     low = m.fma(r * square, tail, m.fma(k, _LN2[1], log_c_low) + low) + (low2 + low3)
@@ -61,7 +62,7 @@ def _is_normal(bits: Reg) -> Reg:
 
 
 def _exp(x: Reg, low: Reg, order: Literal["little", "big"]) -> Reg:
-    """exp(x + low) for |x| below `_USUAL`."""
+    """Computes exp(x + low) for |x| below `_USUAL`."""
     m = x.m
     shifted = m.fma(x, 1 / sum(_STEP), m.magic(x))
     n, count = shifted - m.magic(x), shifted.bits()
@@ -74,7 +75,7 @@ def _exp(x: Reg, low: Reg, order: Literal["little", "big"]) -> Reg:
 
 
 def _row(x: Reg, content: bytes, number: Reg, width: int) -> Sequence[Reg]:
-    """The numbers of a row of a table."""
+    """Loads row `number` of a table of f64 numbers, `width` per row."""
     f = x.m.f
     row = f.data(content).item(number.ssa, 8 * width)
     return [x.m.reg(f.load("double", row.at(8 * k), 8, readonly=True)) for k in range(width)]
@@ -82,7 +83,9 @@ def _row(x: Reg, content: bytes, number: Reg, width: int) -> Sequence[Reg]:
 
 @cache
 def _logarithms(order: Literal["little", "big"]) -> bytes:
-    """Table rows: 1 / c, log(c) rounded to a multiple of 2**-40, and the remainder of log(c)."""
+    """The table, as bytes, with rows of 1 / c, log(c) rounded to a multiple of 2**-40, and the remainder of
+    log(c).
+    """
     rows: list[float] = []
     with localcontext(prec=50):
         for k in range(1 << _BITS):
@@ -96,7 +99,7 @@ def _logarithms(order: Literal["little", "big"]) -> bytes:
 
 @cache
 def _roots(order: Literal["little", "big"]) -> bytes:
-    """Table rows: 2 ** (i / 128), and its relative rounding error."""
+    """The table, as bytes, with rows of 2 ** (i / 128) and its relative rounding error."""
     rows: list[float] = []
     with localcontext(prec=50):
         for k in range(1 << _BITS):
