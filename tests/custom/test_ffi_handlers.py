@@ -287,7 +287,7 @@ def test_a_handler_registers_others(library):
 
 def test_what_is_registered_wrongly_is_refused(library):
     for target, api, said in (
-        ({"execute": library.scale}, None, "of api='ffi', found api=None"),
+        ({"execute": library.scale}, None, "needs api='ffi', found api=None"),
         ({"run": library.scale}, "ffi", "stage 'run'; there are instantiate, prepare, initialize, execute"),
         ({"instantiate": library.scale}, "ffi", "the stage 'execute' is missing"),
         (lambda x: x, "ffi", "is for native functions"),
