@@ -157,9 +157,9 @@ n = Merge float c d
 @pytest.mark.parametrize(
     "text, fetch, message",
     [
-        ("x = Placeholder\ny = Exit float x", "y", "outside of all frames"),
+        ("x = Placeholder\ny = Exit float x", "y", "not inside a frame"),
         ("x = Placeholder\na = Enter@f float x\nb = Enter@g float x\ny = AddV2 float a b", "y", "'f', 'g'"),
-        (COUNT, "x2", "inside of a loop"),
+        (COUNT, "x2", "inside a loop"),
         (BRANCH, "b", "only where p:0 is true"),
         (COUNT.replace("less = Less int i most", "less = Less int i three"), "end", "different frames"),
         (COUNT.replace("i3 = NextIteration int i2", "i3 = Identity int i2"), "end", "in cycles"),

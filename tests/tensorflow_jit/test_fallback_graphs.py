@@ -487,7 +487,7 @@ def grown(x):
 
 
 DYNAMIC = {
-    "a loop that grows": (grown, "While", "a loop keeps its shapes"),
+    "a loop that grows": (grown, "While", "wanted equal shapes"),
     "branches of different shapes": (
         lambda x: tf.cond(x[0] > 2.0, lambda: x, lambda: tf.concat([x, computed(x, "inside")], 0)),
         "If", "result 0 is",
