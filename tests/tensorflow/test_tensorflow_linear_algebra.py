@@ -39,8 +39,8 @@ def test_einsum_takes_and_makes_diagonals(equation, dims, wanted):
 
 @pytest.mark.parametrize("equation, reason", [
     ("ab,bc", "is not of the form"), ("ab->a", "1 operands, there are 2"), ("a1,bc->a", "not letters: 'a1'"),
-    ("abc,bc->a", "'abc' stands for an operand of shape \\[2, 3\\]"), ("ab,bc->ad", "the label 'd'"),
-    ("ab,ac->bc", "'a' stands for dimensions of sizes 2 and 3"),
+    ("abc,bc->a", "'abc' does not fit an operand of shape \\[2, 3\\]"), ("ab,bc->ad", "the label 'd'"),
+    ("ab,ac->bc", "'a' labels dimensions of sizes 2 and 3"),
     ("aa,ab->b", "sizes \\[2, 3\\] of one operand"),
     ("...a,ab->b", "has no '...'"),
 ])  # fmt: skip
