@@ -78,15 +78,16 @@ def steady(
 
 def compiled_how(
     module: Module, given: Given, oracle: str, seed: str, family: str, why: str
-) -> tuple[str, tuple[int, ...]]:  # fmt: skip
-    """How an oracle that fails compiled last: a file for `--load` with the target, "" for this machine, and
-    the parameters that were donated.
+) -> tuple[Module, str, tuple[int, ...]]:  # fmt: skip
+    """How an oracle that fails compiled last: the module with the control edges that it added, a file for
+    `--load` with the target and the flags ("" for this machine without any), and the donated parameters.
     """
     from .oracles import LATEST, loading
 
     LATEST.clear()
     asked(module, given, oracle, seed, family, why)
-    return loading(LATEST["target"]) if "target" in LATEST else "", LATEST.get("donate", ())
+    text = loading(LATEST.get("target"), LATEST.get("flags", {}))
+    return LATEST.get("module", module), text, LATEST.get("donate", ())
 
 
 def twins(module: Module) -> tuple[str, ...]:
@@ -149,6 +150,7 @@ def asked(module: Module, given: Given, oracle: str, seed: str, family: str, why
         return ""
     for attempt in range(TRIES):
         case.draw = random.Random(f"{seed} {oracle}" + (f" {attempt}" if attempt else ""))
+        question.forget()
         try:
             if not question.fits(case):
                 return ""

@@ -18,8 +18,10 @@ from fuzz_lib.oracles import ORACLES, unequal  # noqa: E402
 from verify_lib import mutate  # noqa: E402
 
 import axla  # noqa: E402
+from axla.core import flags  # noqa: E402
 from axla.core.dtypes import F8E5M2, F32  # noqa: E402
 from axla.core.errors import AxlaError  # noqa: E402
+from axla.cpu import programs  # noqa: E402
 from axla.ir.attributes import Direction  # noqa: E402
 from axla.tools.apart import Apart  # noqa: E402
 from axla.tools.bisect import bisect  # noqa: E402
@@ -248,10 +250,10 @@ def limits_here():
 
 
 def test_bisect_compiles_for_the_target_that_an_oracle_drew(tmp_path):
-    path = tmp_path / "target.py"
+    path = tmp_path / "compiled.py"
     for seed in range(2):
         target = oracles.some_target(random.Random(seed))
-        path.write_text(oracles.loading(target))
+        path.write_text(oracles.loading(target, {}))
         with Apart(60.0, load=[str(path)]) as child:
             assert child.call(limits_here) == (target.name, target.limits)
 
@@ -259,7 +261,28 @@ def test_bisect_compiles_for_the_target_that_an_oracle_drew(tmp_path):
 def test_bisect_is_told_what_an_oracle_donated():
     case = case_from(ZERO, np.ones(4, np.float32))
     found = [reducing.compiled_how(case.module, [], "donated", str(seed), "", "") for seed in range(6)]
-    assert {donated for _, donated in found} == {(), (0,)} and not any(text for text, _ in found)
+    assert {donated for _, _, donated in found} == {(), (0,)} and not any(
+        "TARGET" in text for _, text, _ in found
+    )
+
+
+EDGES = """
+ENTRY e { x = f32[4] parameter(0)
+  a = f32[4] negate(x)
+  b = f32[4] exponential(x)
+  ROOT r = f32[4] add(a, b) }"""
+
+
+def test_bisect_is_told_the_flags_and_control_edges_that_an_oracle_added(tmp_path):
+    case, path = case_from(EDGES, np.ones(4, np.float32)), tmp_path / "compiled.py"
+    found = [reducing.compiled_how(case.module, [], "some-passes", str(seed), "", "") for seed in range(6)]
+    edges = {any(i.extra.control_predecessors for i in module.entry.instructions) for module, _, _ in found}
+    assert edges == {False, True}
+    for _, text, _ in found:
+        path.write_text(text)
+        with Apart(60.0, load=[str(path)]) as child:
+            current = child.call(flags.current)
+            assert current.verify and current.shuffle is not None and current.disable_hlo_passes
 
 
 STALE = """
@@ -282,6 +305,16 @@ ENTRY e {{ x = f32[24] parameter(0)
   ROOT r = f32[24] add(x, c) }}""")
     said = reducing.bisected(module, [np.ones(24, np.float32)], "cache", [str(path)])
     assert said.startswith("cache: an entry of kind program")
+
+
+def test_what_earlier_candidates_left_in_the_cache_is_not_asked(monkeypatch):
+    monkeypatch.setenv("AXLA_VERIFY", "0")
+    monkeypatch.setattr(programs, "_constants", lambda module: "the same for all")
+    said = []
+    for value in (1, 2):  # neither has a twin
+        module = axla.parse(f"ENTRY e {{ ROOT c = f32[2] constant({{{value}, {value}}}) }}")
+        said.append(reducing.asked(module, [], "cache", "1:1", "", "differs"))
+    assert said == ["", ""]
 
 
 def test_bisect_sees_in_which_order_the_host_is_called(tmp_path):

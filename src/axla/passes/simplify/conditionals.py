@@ -193,7 +193,7 @@ def _select(inst: Instruction) -> None:
     computation.remove(inst)
 
 
-def _forward_common(inst: Instruction, session: rewrite.Session) -> None:
+def _forward_common(inst: Instruction, session: rewrite.RuleSession) -> None:
     """Replaces a result of a conditional that is the same in every branch by that value."""
     computation = inst.computation
     if inst.shape.is_array:
@@ -232,7 +232,7 @@ def _common(inst: Instruction, given: list[Instruction]) -> Instruction | None:
     return found.pop() if len(found) == 1 else None
 
 
-def _take_less(inst: Instruction, session: rewrite.Session) -> None:
+def _take_less(inst: Instruction, session: rewrite.RuleSession) -> None:
     """Drops operand elements that the branch does not read; creates constants inside the branch."""
     computation, module = inst.computation, inst.computation.module
     op, operands = op_of(inst, Conditional), list(inst.operands)

@@ -161,13 +161,13 @@ class _Batching:
     bound: Container[Instruction]
     held: int
     """Bytes that the loop carries."""
-    session: rewrite.Session | None
+    session: rewrite.RuleSession | None
     moved: list[Instruction] = field(default_factory=list)
     """The instructions to compute before the loop."""
 
     @classmethod
     def of(
-        cls, loop: Loop, trips: int, effectful: Container[Computation], session: rewrite.Session | None
+        cls, loop: Loop, trips: int, effectful: Container[Computation], session: rewrite.RuleSession | None
     ) -> _Batching:
         known = set(invariants(loop, effectful).work)
         bound = rewrite.control_bound(loop.body)

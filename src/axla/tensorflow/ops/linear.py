@@ -16,7 +16,7 @@ from axla.core.errors import UnsupportedError
 from axla.core.shape import Shape
 from axla.tensorflow.ops.common import of_dims, reduced
 from axla.tensorflow.records import lowering
-from axla.tensorflow.scope import Call, common_dims, spread
+from axla.tensorflow.scope import OpCall, common_dims, spread
 
 RECORDS = """
 Cholesky: input:T -> output:T
@@ -40,7 +40,7 @@ IRFFT IRFFT2D IRFFT3D: input:Tcomplex fft_length:i32 Treal=type?DT_FLOAT Tcomple
 """
 
 
-def _check_matrices(call: Call, value: XlaOp, square: bool = False) -> None:
+def _check_matrices(call: OpCall, value: XlaOp, square: bool = False) -> None:
     dims = value.dims
     if len(dims) < 2 or (square and dims[-1] != dims[-2]):
         call.fail(f"wanted {'square ' * square}matrices, found shape {list(dims)}")
@@ -58,8 +58,8 @@ def _index(value: XlaOp, dimension: int) -> XlaOp:
 
 
 @lowering("Cholesky")
-def _cholesky(call: Call, value: XlaOp) -> XlaOp:
-    """The lower Cholesky factors, with zeros above the diagonal."""
+def _cholesky(call: OpCall, value: XlaOp) -> XlaOp:
+    """The lower factors, with zeros above the diagonal."""
     _check_matrices(call, value, square=True)
     found, rank = ops.Cholesky(value, True), len(value.dims)
     is_kept = ops.Ge(_index(found, rank - 2), _index(found, rank - 1))
@@ -67,13 +67,13 @@ def _cholesky(call: Call, value: XlaOp) -> XlaOp:
 
 
 @lowering("Qr")
-def _qr(call: Call, value: XlaOp) -> Sequence[XlaOp]:
+def _qr(call: OpCall, value: XlaOp) -> Sequence[XlaOp]:
     _check_matrices(call, value)
     return ops.QR(value, call["full_matrices"])
 
 
 @lowering("Svd", "XlaSvd")
-def _svd(call: Call, value: XlaOp) -> Sequence[XlaOp | np.ndarray]:
+def _svd(call: OpCall, value: XlaOp) -> Sequence[XlaOp | np.ndarray]:
     _check_matrices(call, value)
     u, s, v = ops.SVD(value)
     if not call.attributes.get("compute_uv", True):
@@ -85,8 +85,8 @@ def _svd(call: Call, value: XlaOp) -> Sequence[XlaOp | np.ndarray]:
 
 
 @lowering("SelfAdjointEigV2", "XlaSelfAdjointEig")
-def _self_adjoint_eig(call: Call, value: XlaOp) -> Sequence[XlaOp]:
-    """The eigenvalues and the eigenvectors; the latter also if the node does not use them."""
+def _self_adjoint_eig(call: OpCall, value: XlaOp) -> Sequence[XlaOp]:
+    """The eigenvalues, and the eigenvectors whether or not the node uses them."""
     _check_matrices(call, value, square=True)
     v, w = ops.Eigh(value, call.attributes.get("lower", True))
     return ops.ConvertElementType(w, value.dtype), v
@@ -102,14 +102,14 @@ def _solved(matrix: XlaOp, right: XlaOp, lower: bool, adjoint: bool = False) -> 
     return ops.TriangularSolve(matrix, right, True, lower, False, transpose)
 
 
-def _check_sides(call: Call, matrix: XlaOp, right: XlaOp) -> None:
+def _check_sides(call: OpCall, matrix: XlaOp, right: XlaOp) -> None:
     if len(right.dims) < 2 or right.dims[-2] != matrix.dims[-1]:
         call.fail(f"matrices of {list(matrix.dims)} do not fit right-hand sides of {list(right.dims)}")
 
 
 @lowering("MatrixInverse", "MatrixSolve")
-def _solve(call: Call, matrix: XlaOp, *right: XlaOp) -> XlaOp:
-    """The inverse of a matrix, or the solutions for right-hand sides, computed by a QR decomposition."""
+def _solve(call: OpCall, matrix: XlaOp, *right: XlaOp) -> XlaOp:
+    """The solutions for right-hand sides, or the inverse, by QR."""
     _check_matrices(call, matrix, square=True)
     for side in right:
         _check_sides(call, matrix, side)
@@ -126,7 +126,7 @@ def _solve(call: Call, matrix: XlaOp, *right: XlaOp) -> XlaOp:
 
 
 @lowering("MatrixTriangularSolve")
-def _triangular_solve(call: Call, matrix: XlaOp, right: XlaOp) -> XlaOp:
+def _triangular_solve(call: OpCall, matrix: XlaOp, right: XlaOp) -> XlaOp:
     _check_matrices(call, matrix, square=True)
     _check_sides(call, matrix, right)
     batch = common_dims(matrix.dims[:-2], right.dims[:-2])
@@ -135,7 +135,7 @@ def _triangular_solve(call: Call, matrix: XlaOp, right: XlaOp) -> XlaOp:
 
 
 @lowering("MatrixDeterminant", "LogMatrixDeterminant")
-def _determinant(call: Call, value: XlaOp) -> Sequence[XlaOp]:
+def _determinant(call: OpCall, value: XlaOp) -> Sequence[XlaOp]:
     """The determinant; or its sign (for complex numbers, the determinant divided by its absolute value) and
     the log of its absolute value. Computed as the product of the diagonal of U in P A = L U, negated if the
     permutation P is odd.
@@ -163,10 +163,8 @@ def _combined(opcode: str, value: XlaOp) -> XlaOp:
 
 
 @lowering("TridiagonalMatMul")
-def _tridiagonal_product(call: Call, upper: XlaOp, main: XlaOp, lower: XlaOp, right: XlaOp) -> XlaOp:
-    """The products of tridiagonal matrices with the matrices `right`. Each diagonal is given as a row of `n`
-    numbers.
-    """
+def _tridiagonal_product(call: OpCall, upper: XlaOp, main: XlaOp, lower: XlaOp, right: XlaOp) -> XlaOp:
+    """The product of tridiagonal matrices, each diagonal given as a row of `n` numbers, with others."""
     dims = right.dims
     _check_matrices(call, right)
     for diagonal in (upper, main, lower):
@@ -183,7 +181,7 @@ def _adjacent(diagonal: XlaOp, dims: Sequence[int]) -> XlaOp:
 
 
 @lowering("TridiagonalSolve")
-def _tridiagonal_solve(call: Call, diagonals: XlaOp, right: XlaOp) -> XlaOp:
+def _tridiagonal_solve(call: OpCall, diagonals: XlaOp, right: XlaOp) -> XlaOp:
     _check_matrices(call, right)
     dims, size = right.dims, right.dims[-2]
     of_dims(call, diagonals, (*dims[:-2], 3, size), "diagonals")
@@ -200,7 +198,7 @@ def _tridiagonal_solve(call: Call, diagonals: XlaOp, right: XlaOp) -> XlaOp:
     return ops.Transpose(found, [*range(1, row + 1), 0, row + 1])
 
 
-def _eliminated_rows(call: Call, upper: XlaOp, main: XlaOp, lower: XlaOp, right: XlaOp) -> list[XlaOp]:
+def _eliminated_rows(call: OpCall, upper: XlaOp, main: XlaOp, lower: XlaOp, right: XlaOp) -> list[XlaOp]:
     """The rows of U (the diagonal and the two above it) and the right-hand sides, by Gaussian elimination.
     With pivoting, the row with the larger first element comes first.
     """
@@ -254,9 +252,9 @@ def _with_row(value: XlaOp, number: XlaOp, row: XlaOp) -> XlaOp:
 
 
 @lowering(*(f"{kind}FFT{size}" for kind in ("", "I", "R", "IR") for size in ("", "2D", "3D")))
-def _fft(call: Call, value: XlaOp, *lengths: XlaOp) -> XlaOp:
-    """Transforms the last dimensions. Elements beyond the sizes in `fft_length` are cut off; a dimension must
-    have at least as many elements as the transform needs.
+def _fft(call: OpCall, value: XlaOp, *lengths: XlaOp) -> XlaOp:
+    """Elements beyond the given lengths are cut off; there must be at least as many as the lengths ask
+    for.
     """
     name, _, size = call.node.op.removesuffix("D").partition("FFT")
     kind, rank = ops.FftType[f"{name}FFT"], int(size or 1)

@@ -17,7 +17,7 @@ from axla.core.dtypes import F32, S32, DType
 from axla.tensorflow.messages import decode
 from axla.tensorflow.ops.common import check_same_dims, of_dims, reduced
 from axla.tensorflow.records import lowering
-from axla.tensorflow.scope import Call, matched, spread
+from axla.tensorflow.scope import OpCall, matched, spread
 
 _BITS = "num_bits=int?8 narrow_range=bool?false"
 _SCALES = (
@@ -62,7 +62,7 @@ UniformQuantizedConvolution: lhs:Tin rhs:Tin {_SCALES} Tin=type Tout=type window
 # Fake quantization: floats rounded to the steps of integers with some bits; one of the steps is zero.
 
 
-def _steps(call: Call, low: XlaOp, high: XlaOp) -> tuple[XlaOp, XlaOp, XlaOp]:
+def _steps(call: OpCall, low: XlaOp, high: XlaOp) -> tuple[XlaOp, XlaOp, XlaOp]:
     """The first and last step of a range, shifted so that one step is zero, and the step size."""
     if not 2 <= call["num_bits"] <= 16:
         call.fail(f"attribute 'num_bits' is {call['num_bits']}, wanted 2 to 16")
@@ -72,10 +72,8 @@ def _steps(call: Call, low: XlaOp, high: XlaOp) -> tuple[XlaOp, XlaOp, XlaOp]:
     return (first - zero) * scale, (last - zero) * scale, scale
 
 
-def _limits(call: Call, x: XlaOp, given: Sequence[XlaOp]) -> Sequence[XlaOp]:
-    """The limits of a range: attributes, operands that are scalars, or vectors with a limit for each channel,
-    which are in the last dimension.
-    """
+def _limits(call: OpCall, x: XlaOp, given: Sequence[XlaOp]) -> Sequence[XlaOp]:
+    """The limits of a range: attributes, scalars, or one for each channel in the last dimension."""
     if not given:
         if not call["min"] < call["max"]:
             call.fail(f"attribute 'min' is {call['min']}, 'max' {call['max']}: wanted min < max")
@@ -90,7 +88,7 @@ def _limits(call: Call, x: XlaOp, given: Sequence[XlaOp]) -> Sequence[XlaOp]:
 
 
 @lowering("FakeQuantWithMinMaxArgs", "FakeQuantWithMinMaxVars", "FakeQuantWithMinMaxVarsPerChannel")
-def _fake(call: Call, x: XlaOp, *given: XlaOp) -> XlaOp:
+def _fake(call: OpCall, x: XlaOp, *given: XlaOp) -> XlaOp:
     low, high, step = _steps(call, *_limits(call, x, given))
     inverse = ops.Select(step == 0, 0.0, 1.0 / step)
     first, last, scale, inverse = (spread(value, x.dims) for value in (low, high, step, inverse))
@@ -101,10 +99,9 @@ def _fake(call: Call, x: XlaOp, *given: XlaOp) -> XlaOp:
     "FakeQuantWithMinMaxArgsGradient", "FakeQuantWithMinMaxVarsGradient",
     "FakeQuantWithMinMaxVarsPerChannelGradient",
 )  # fmt: skip
-def _fake_grad(call: Call, gradient: XlaOp, x: XlaOp, *given: XlaOp) -> Sequence[XlaOp]:
-    """The gradient, zero where a number was outside of the range. If the limits are operands, also their
-    gradients: the sums of the gradient where numbers were below, and where they were above. An empty range at
-    zero contains all numbers.
+def _fake_grad(call: OpCall, gradient: XlaOp, x: XlaOp, *given: XlaOp) -> Sequence[XlaOp]:
+    """The gradient where numbers were in the range; for limits that are operands, its sums where numbers were
+    below and above. An empty range at zero contains all numbers.
     """
     check_same_dims(call, gradient, x)
     low, high = _limits(call, x, given)
@@ -121,18 +118,16 @@ def _fake_grad(call: Call, gradient: XlaOp, x: XlaOp, *given: XlaOp) -> Sequence
 # Floats, rounded to the steps of a range around zero.
 
 
-def _axis(call: Call, dims: Sequence[int], name: str = "axis") -> int:
-    """The dimension in which each index has its own scale, -1 for a single scale; from an attribute."""
+def _axis(call: OpCall, dims: Sequence[int], name: str = "axis") -> int:
+    """The dimension that has a scale for each index, -1 for a single scale."""
     axis = call[name]
     if not -1 <= axis < len(dims):
         call.fail(f"attribute {name!r} is {axis}, wanted -1 to {len(dims) - 1}")
     return axis
 
 
-def _along(call: Call, value: XlaOp, dims: Sequence[int], axis: int) -> XlaOp:
-    """Broadcasts a scale, zero point or limit to the shape `dims`: one number, or one for each index along
-    the axis.
-    """
+def _along(call: OpCall, value: XlaOp, dims: Sequence[int], axis: int) -> XlaOp:
+    """A number for all elements, or one for each index along the axis, broadcast to the shape `dims`."""
     if axis < 0 and value.shape.size == 1:
         return spread(ops.Reshape(value, []), dims)
     if axis < 0 or value.dims != (dims[axis],):
@@ -142,9 +137,9 @@ def _along(call: Call, value: XlaOp, dims: Sequence[int], axis: int) -> XlaOp:
 
 
 @lowering("QuantizeAndDequantizeV2", "QuantizeAndDequantizeV3", "QuantizeAndDequantizeV4")
-def _there_and_back(call: Call, x: XlaOp, low: XlaOp, high: XlaOp, *given: XlaOp) -> XlaOp:
-    """Rounds numbers to the steps of an integer type, in a given range or in the range of the numbers. The
-    lower and the upper limit each need a step; the larger step is used.
+def _there_and_back(call: OpCall, x: XlaOp, low: XlaOp, high: XlaOp, *given: XlaOp) -> XlaOp:
+    """Numbers rounded to steps, as many as the integer type has, in a given range or that of the numbers
+    themselves; the side with the larger step counts.
     """
     bits = call.integer(given[0], "the number of bits") if given else call["num_bits"]
     axis, is_signed = _axis(call, x.dims), call["signed_input"]
@@ -174,7 +169,7 @@ def _whole(value: XlaOp, is_up: bool) -> XlaOp:
 
 
 @lowering("QuantizeAndDequantizeV4Grad")
-def _there_and_back_grad(call: Call, gradient: XlaOp, x: XlaOp, low: XlaOp, high: XlaOp) -> list[XlaOp]:
+def _there_and_back_grad(call: OpCall, gradient: XlaOp, x: XlaOp, low: XlaOp, high: XlaOp) -> list[XlaOp]:
     check_same_dims(call, gradient, x)
     axis = _axis(call, x.dims)
     is_within = (x >= _along(call, low, x.dims, axis)) & (x <= _along(call, high, x.dims, axis))
@@ -182,8 +177,8 @@ def _there_and_back_grad(call: Call, gradient: XlaOp, x: XlaOp, low: XlaOp, high
 
 
 @lowering("Dequantize")
-def _dequantize(call: Call, x: XlaOp, low: XlaOp, high: XlaOp) -> XlaOp:
-    """The numbers in the range `low` to `high` that quantized integers represent."""
+def _dequantize(call: OpCall, x: XlaOp, low: XlaOp, high: XlaOp) -> XlaOp:
+    """The numbers that integers represent, in a range."""
     axis, limits = _axis(call, x.dims), ml_dtypes.iinfo(x.dtype.numpy)
     low, high = (_along(call, limit, x.dims, axis) for limit in (low, high))
     value = ops.ConvertElementType(x, F32)
@@ -204,23 +199,21 @@ def _dequantize(call: Call, x: XlaOp, low: XlaOp, high: XlaOp) -> XlaOp:
 # Integers with a scale and a zero point, the integer that represents zero.
 
 
-def _code(call: Call, dims: Sequence[int], code: Sequence[XlaOp], side: str = "") -> tuple[XlaOp, XlaOp]:
-    """The scale and the zero point of quantized integers as f32, broadcast to `dims`. `side` is the prefix of
-    the attribute that has their axis.
-    """
+def _code(call: OpCall, dims: Sequence[int], code: Sequence[XlaOp], side: str = "") -> tuple[XlaOp, XlaOp]:
+    """The scale and zero point of quantized integers, in f32; an attribute of the side gives the axis."""
     scale, zero = code
     axis = _axis(call, dims, f"{side}quantization_axis")
     return _along(call, scale, dims, axis), _along(call, ops.ConvertElementType(zero, F32), dims, axis)
 
 
-def _integers(call: Call, places: XlaOp, dtype: DType, side: str = "output_", is_up: bool = False) -> XlaOp:
-    """Rounds numbers to integers and clamps them to the limits in the attributes whose prefix is `side`."""
+def _integers(call: OpCall, places: XlaOp, dtype: DType, side: str = "output_", is_up: bool = False) -> XlaOp:
+    """Numbers rounded to integers, within the limits of a side."""
     least, most = (float(call[f"{side}quantization_{name}_val"]) for name in ("min", "max"))
     return ops.ConvertElementType(ops.Clamp(least, _whole(places, is_up), most), dtype)
 
 
 def _recoded(
-    call: Call, value: XlaOp, source: tuple[XlaOp, XlaOp], target: tuple[XlaOp, XlaOp], dtype: DType
+    call: OpCall, value: XlaOp, source: tuple[XlaOp, XlaOp], target: tuple[XlaOp, XlaOp], dtype: DType
 ) -> XlaOp:  # fmt: skip
     """Converts quantized integers from the scale and zero point `source` to those in `target`."""
     factor = source[0] / target[0]
@@ -229,26 +222,26 @@ def _recoded(
 
 
 @lowering("UniformQuantize")
-def _uniform_quantize(call: Call, x: XlaOp, *code: XlaOp) -> XlaOp:
+def _uniform_quantize(call: OpCall, x: XlaOp, *code: XlaOp) -> XlaOp:
     scale, zero = _code(call, x.dims, code)
     return _integers(call, x / scale + zero, call.dtype("Tout"), "")
 
 
 @lowering("UniformDequantize")
-def _uniform_dequantize(call: Call, x: XlaOp, *code: XlaOp) -> XlaOp:
+def _uniform_dequantize(call: OpCall, x: XlaOp, *code: XlaOp) -> XlaOp:
     scale, zero = _code(call, x.dims, code)
     return ops.ConvertElementType((ops.ConvertElementType(x, F32) - zero) * scale, call.dtype("Tout"))
 
 
 @lowering("UniformRequantize")
-def _uniform_requantize(call: Call, x: XlaOp, *codes: XlaOp) -> XlaOp:
+def _uniform_requantize(call: OpCall, x: XlaOp, *codes: XlaOp) -> XlaOp:
     source, target = _code(call, x.dims, codes[:2], "input_"), _code(call, x.dims, codes[2:], "output_")
     return _recoded(call, x, source, target, call.dtype("Tout"))
 
 
 @lowering("UniformQuantizedAdd")
-def _uniform_add(call: Call, x: XlaOp, y: XlaOp, *codes: XlaOp) -> XlaOp:
-    """The sum of quantized integers, which are converted to the scale of the result before they are added."""
+def _uniform_add(call: OpCall, x: XlaOp, y: XlaOp, *codes: XlaOp) -> XlaOp:
+    """The sum of quantized integers, converted to the scale of the result first."""
     x, y = matched(x, y)
     left, right = _code(call, x.dims, codes[:2], "lhs_"), _code(call, y.dims, codes[2:4], "rhs_")
     target = _code(call, x.dims, codes[4:], "output_")
@@ -260,15 +253,15 @@ def _uniform_add(call: Call, x: XlaOp, y: XlaOp, *codes: XlaOp) -> XlaOp:
 
 
 @lowering("UniformQuantizedClipByValue")
-def _uniform_clip(call: Call, x: XlaOp, low: XlaOp, high: XlaOp, *code: XlaOp) -> XlaOp:
-    """Clamps quantized integers to limits of the same scale."""
+def _uniform_clip(call: OpCall, x: XlaOp, low: XlaOp, high: XlaOp, *code: XlaOp) -> XlaOp:
+    """Quantized integers clamped to others of the same scale."""
     axis = _axis(call, x.dims, "quantization_axis")
     return ops.Clamp(_along(call, low, x.dims, axis), x, _along(call, high, x.dims, axis))
 
 
-def _centred(call: Call, x: XlaOp, y: XlaOp, codes: Sequence[XlaOp], feature: int) -> list[XlaOp]:
-    """The integers of both operands minus their zero points. The left operand has one zero point; the right
-    one has one, or one for each index of its dimension `feature`.
+def _centred(call: OpCall, x: XlaOp, y: XlaOp, codes: Sequence[XlaOp], feature: int) -> list[XlaOp]:
+    """The integers of both sides minus their zero points: one for each side, or one for each feature of the
+    right side.
     """
     axis = call["rhs_quantization_axis"]
     if axis not in (-1, feature) or call["lhs_quantization_axis"] != -1:
@@ -277,9 +270,9 @@ def _centred(call: Call, x: XlaOp, y: XlaOp, codes: Sequence[XlaOp], feature: in
     return [ops.ConvertElementType(v, S32) - zero for v, zero in zip((x, y), zeros, strict=True)]
 
 
-def _requantized(call: Call, total: XlaOp, codes: Sequence[XlaOp], feature: int) -> XlaOp:
-    """Converts sums of products of quantized integers to the scale of the result. The right operand may have
-    a scale for each feature of the result.
+def _requantized(call: OpCall, total: XlaOp, codes: Sequence[XlaOp], feature: int) -> XlaOp:
+    """Sums of products of quantized integers, converted to the scale of the result. The right side may have a
+    scale for each feature of the result.
     """
     right = _along(call, codes[2], total.dims, feature if call["rhs_quantization_axis"] >= 0 else -1)
     scale, zero = _code(call, total.dims, codes[4:], "output_")
@@ -290,17 +283,15 @@ def _requantized(call: Call, total: XlaOp, codes: Sequence[XlaOp], feature: int)
 
 
 @lowering("UniformQuantizedDot")
-def _uniform_dot(call: Call, x: XlaOp, y: XlaOp, *codes: XlaOp) -> XlaOp:
+def _uniform_dot(call: OpCall, x: XlaOp, y: XlaOp, *codes: XlaOp) -> XlaOp:
     if len(x.dims) != 2 or len(y.dims) != 2 or x.dims[1] != y.dims[0]:
         call.fail(f"there is no product of matrices of shapes {list(x.dims)} and {list(y.dims)}")
     left, right = _centred(call, x, y, codes, 1)
     return _requantized(call, ops.Dot(left, right), codes, 1)
 
 
-def _convolution_numbers(call: Call, rank: int) -> ConvolutionDimensionNumbers:
-    """The dimension numbers in an attribute, a serialized message. If it is empty, batch and features come
-    first.
-    """
+def _convolution_numbers(call: OpCall, rank: int) -> ConvolutionDimensionNumbers:
+    """The dimension numbers: from a message in an attribute; batch and features first where it is empty."""
     text = call["dimension_numbers"].encode("utf-8", "surrogateescape")
     if not text:
         spatial = list(range(2, rank))
@@ -310,7 +301,7 @@ def _convolution_numbers(call: Call, rank: int) -> ConvolutionDimensionNumbers:
 
 
 def _pads(
-    call: Call, sizes: Sequence[int], windows: Sequence[int], strides: Sequence[int]
+    call: OpCall, sizes: Sequence[int], windows: Sequence[int], strides: Sequence[int]
 ) -> Sequence[tuple[int, int]]:
     if call["padding"] != "EXPLICIT":
         return window_padding_type_to_pad_values(call["padding"], sizes, windows, strides)
@@ -321,7 +312,7 @@ def _pads(
 
 
 @lowering("UniformQuantizedConvolution")
-def _uniform_convolution(call: Call, x: XlaOp, kernel: XlaOp, *codes: XlaOp) -> XlaOp:
+def _uniform_convolution(call: OpCall, x: XlaOp, kernel: XlaOp, *codes: XlaOp) -> XlaOp:
     numbers = _convolution_numbers(call, len(x.dims))
     count = len(x.dims) - 2
     ones = (1,) * count

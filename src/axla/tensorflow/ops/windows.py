@@ -10,7 +10,7 @@ from axla.builder.xla_builder import XlaOp
 from axla.core.dataclass import dataclass
 from axla.core.errors import UnsupportedError
 from axla.tensorflow.ops.common import of_rank
-from axla.tensorflow.scope import Call
+from axla.tensorflow.scope import OpCall
 
 _FEATURES_LAST = ("NHWC", "NDHWC", "CHANNELS_LAST")
 VECTORS = "NCHW_VECT_C"
@@ -47,7 +47,7 @@ def format_of(name: str, rank: int) -> ImageFormat:
     return ImageFormat(1, tuple(range(2, rank)))
 
 
-def numbers_of(call: Call, numbers: Sequence[int], rank: int, what: str) -> tuple[int, ...]:
+def numbers_of(call: OpCall, numbers: Sequence[int], rank: int, what: str) -> tuple[int, ...]:
     """One positive number for each dimension."""
     if len(numbers) != rank or any(number < 1 for number in numbers):
         call.fail(f"{what} are {list(numbers)}, wanted {rank} positive numbers")
@@ -61,7 +61,7 @@ def only_spatial(numbers: Sequence[int], form: ImageFormat, what: str) -> None:
 
 
 def steps_of(
-    call: Call, dims: Sequence[int], sizes: Sequence[int], strides: Sequence[int], dilations: Sequence[int]
+    call: OpCall, dims: Sequence[int], sizes: Sequence[int], strides: Sequence[int], dilations: Sequence[int]
 ) -> list[WindowSteps]:
     """The windows along all dimensions; each argument has a number for each dimension. The padding comes from
     the attributes `padding` and `explicit_paddings`, which has a pair for each dimension.
@@ -82,7 +82,7 @@ def steps_of(
     return found
 
 
-def _explicit(call: Call, rank: int) -> list[tuple[int, int]]:
+def _explicit(call: OpCall, rank: int) -> list[tuple[int, int]]:
     """The pair of explicit padding for each dimension; zeros where padding is not explicit."""
     given: Any = call.attributes.get("explicit_paddings", ())
     if call["padding"] != "EXPLICIT":
@@ -94,7 +94,7 @@ def _explicit(call: Call, rank: int) -> list[tuple[int, int]]:
     return list(zip(given[::2], given[1::2], strict=True))
 
 
-def joined_vectors(call: Call, value: XlaOp) -> XlaOp:
+def joined_vectors(call: OpCall, value: XlaOp) -> XlaOp:
     """Converts images from NCHW_VECT_C to NCHW."""
     of_rank(call, value, 5, "images in vectors")
     n, c, h, w, size = value.dims
