@@ -67,7 +67,9 @@ class Inputs:
 
 
 def carried(scope: Scope, values: Sequence[GraphValue], graphs: Sequence[Graph]) -> Inputs:
-    """The values that functions need: arguments, and the resources among them and in their bodies."""
+    """Collects what functions need from outside: `values`, and the resources among these and in the
+    functions' bodies.
+    """
     resources = dict.fromkeys(value for value in values if isinstance(value, Resource))
     for graph in graphs:
         resources.update(dict.fromkeys(named_resources(scope, graph)))
@@ -78,8 +80,9 @@ def carried(scope: Scope, values: Sequence[GraphValue], graphs: Sequence[Graph])
 
 
 def _with_gradients(scope: Scope, inputs: Inputs, state: Mapping[Resource, GraphValue]) -> bool:
-    """Whether a region created gradients of tensor arrays passed in; if so, they must be created outside
-    first.
+    """Returns whether a region created gradients of tensor arrays that were passed in; `state` is the
+    region's state. Creates each such gradient outside, as an empty list, and adds it to `inputs`, for the
+    region to be built again.
     """
     made = [r for r in state if r.origin in inputs.resources and r not in inputs.resources]
     for resource in made:
@@ -237,7 +240,7 @@ def _counted(scope: Scope, before: XlaOp, first: XlaOp, last: XlaOp, turns: int)
 
 
 def _test(scope: Scope, condition: Graph, inputs: Inputs, kept: Sequence[bool]) -> tuple[Scope, XlaOp]:
-    """The condition of a loop, in its own scope."""
+    """Builds the condition of a loop; returns its scope and its result, a scalar pred."""
     tester = scope.inner(condition.name)
     results = tester.call(condition, inputs.entered(scope, tester, _flags(inputs, kept)))
     if len(results) != 1 or not isinstance(results[0], XlaOp):
@@ -285,8 +288,8 @@ def _body(
 
 
 def _fitted(scope: Scope, inputs: Inputs, outputs: Sequence[GraphValue], turns: int | None) -> Inputs | None:
-    """The inputs, with lists converted to the type that an iteration leaves; None where all have it
-    already.
+    """The inputs of a loop, in which lists are converted to the types that the results of an iteration need;
+    None if all lists have these types already.
     """
     found = []
     for value, output in zip(inputs.all(), outputs, strict=True):

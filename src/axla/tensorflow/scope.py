@@ -280,7 +280,7 @@ class Scope:
 
 
 class OpCall:
-    """A node being added, as lowering functions see it. `call["T"]` is an attribute."""
+    """The node that is being added, as lowering functions see it. `call["T"]` is its attribute `T`."""
 
     def __init__(self, scope: Scope, node: Node, graph: Graph) -> None:
         self.scope, self.node, self.graph = scope, node, graph

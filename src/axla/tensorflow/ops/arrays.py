@@ -110,7 +110,7 @@ def _ensure_shape(call: OpCall, value: XlaOp) -> XlaOp:
 
 
 def shape_operand(call: OpCall, value: XlaOp, what: str = "shape") -> tuple[int, ...]:
-    """The sizes that a constant vector holds."""
+    """The sizes in a constant vector; VerifyError if one is negative."""
     of_rank(call, value, 1, what)
     found = call.integers(value, what)
     if any(size < 0 for size in found):
@@ -192,7 +192,7 @@ def _concat_v2(call: OpCall, values: list[XlaOp], axis: XlaOp) -> XlaOp:
 
 @lowering("ConcatOffset")
 def _concat_offset(call: OpCall, axis: XlaOp, shapes: list[XlaOp]) -> list[np.ndarray]:
-    """The start of each of several arrays in their concatenation."""
+    """The indices at which each of several arrays begins in their concatenation."""
     found = np.array([shape_operand(call, shape) for shape in shapes])
     place = call.axis(call.integer(axis, "concat_dim"), found.shape[1], "concat_dim")
     others = np.delete(found, place, 1)
@@ -327,7 +327,7 @@ def _broadcast_args(call: OpCall, left: XlaOp, right: XlaOp) -> np.ndarray:
 
 
 def _broadcast(call: OpCall, left: XlaOp, right: XlaOp) -> list[tuple[int, ...]]:
-    """Two shapes of equal rank, and the shape both are broadcast to."""
+    """The shapes in two operands, extended to equal rank, and the shape to which both are broadcast."""
     shapes = [shape_operand(call, left, "s0"), shape_operand(call, right, "s1")]
     whole = common_dims(*shapes)
     return [*((1,) * (len(whole) - len(shape)) + shape for shape in shapes), whole]
@@ -344,7 +344,9 @@ def _broadcast_gradient_args(call: OpCall, left: XlaOp, right: XlaOp) -> list[np
 
 @lowering("XlaBroadcastHelper")
 def _broadcast_helper(call: OpCall, left: XlaOp, right: XlaOp, dims: XlaOp) -> list[XlaOp]:
-    """Gives the array of lower rank the rank of the other one; its own dimensions become `broadcast_dims`."""
+    """Reshapes the operand of lower rank to the rank of the other: its dimensions become the dimensions
+    `broadcast_dims`.
+    """
     places = call.integers(dims, "broadcast_dims")
     small, large = (left, right) if len(left.dims) < len(right.dims) else (right, left)
     if not places:
@@ -366,7 +368,7 @@ def _fill(call: OpCall, dims: XlaOp, value: XlaOp) -> XlaOp:
 
 
 def full(call: OpCall, dims: Sequence[int], dtype: DType, number: float = 0) -> XlaOp:
-    """An array filled with one number."""
+    """An array of the sizes `dims` filled with one number."""
     return call.scope.constant(np.broadcast_to(np.array(number).astype(dtype.numpy), tuple(dims)))
 
 
@@ -433,6 +435,6 @@ def _one_hot(call: OpCall, indices: XlaOp, depth: XlaOp, on: XlaOp, off: XlaOp) 
 
 @lowering("DeviceIndex")
 def _device_index(call: OpCall) -> np.ndarray:
-    """The index of the device among names of devices; the number of names where it is not found."""
+    """The index of "CPU" in the attribute `device_names`; the number of names if it is missing."""
     names = call["device_names"]
     return np.array(names.index("CPU") if "CPU" in names else len(names), np.int32)

@@ -40,7 +40,7 @@ def _replica(call: OpCall) -> XlaOp:
 
 
 def _groups(call: OpCall, assignment: XlaOp) -> np.ndarray:
-    """The numbers of the replicas of each group, as rows."""
+    """The groups of replicas: a matrix with the numbers of a group's replicas in each row."""
     found = call.constant(assignment, "group_assignment")
     if found.ndim != 2 or not found.size:
         call.fail(f"group_assignment has shape {list(found.shape)}, wanted rows of replicas")

@@ -67,8 +67,8 @@ def taken(value: XlaOp, dim: int, places: np.ndarray) -> XlaOp:
 
 
 def require(call: OpCall, truth: XlaOp, message: str) -> None:
-    """Refuses the node if a condition is known to be false; otherwise the program fails at run time where it
-    is false.
+    """Raises VerifyError if a condition is known to be false. If its value is not known, adds a check to the
+    program: a run in which the condition is false fails with the message.
     """
     known = call.scope.known(truth)
     if known is not None:
@@ -86,18 +86,18 @@ _RANKS = {0: "a scalar", 1: "a vector", 2: "a matrix"}
 
 
 def of_rank(call: OpCall, value: XlaOp, rank: int, what: str) -> None:
-    """Refuses an array of another rank."""
+    """Raises VerifyError if an array has another rank; `what` is its name in the message."""
     if len(value.dims) != rank:
         call.fail(f"{what} has shape {list(value.dims)}, wanted {_RANKS.get(rank, f'{rank} dimensions')}")
 
 
 def of_dims(call: OpCall, value: XlaOp, dims: Sequence[int], what: str) -> None:
-    """Refuses an array of another shape."""
+    """Raises VerifyError if an array has another shape; `what` is its name in the message."""
     if value.dims != tuple(dims):
         call.fail(f"{what} has shape {list(value.dims)}, wanted {list(dims)}")
 
 
 def check_same_dims(call: OpCall, *values: XlaOp) -> None:
-    """Fails unless all values have the same sizes."""
+    """Raises VerifyError unless all arrays have the same sizes."""
     if len({value.dims for value in values}) > 1:
         call.fail(f"operands of one shape are wanted, found {', '.join(str(list(v.dims)) for v in values)}")

@@ -48,7 +48,9 @@ dimension.)
 
 @dataclass(frozen=True, slots=True)
 class FilteredConvolution:
-    """A convolution with a filter of `filter_dims`, in `groups`; `output`: the sizes of the result."""
+    """A convolution in `groups` groups with a filter of the sizes `filter_dims`; `output`: the sizes of the
+    result.
+    """
 
     form: windows.ImageFormat
     filter_dims: tuple[int, ...]
@@ -58,7 +60,9 @@ class FilteredConvolution:
 
 
 def _convolution(call: OpCall, dims: Sequence[int], filter_dims: Sequence[int]) -> FilteredConvolution:
-    """The convolution that the attributes describe; a depthwise filter is converted to a grouped one."""
+    """The convolution that the attributes describe, checked; a depthwise filter is converted to a grouped
+    one.
+    """
     rank = len(filter_dims)
     if len(dims) != rank or rank < 3 or min(*dims, *filter_dims) < 0:
         call.fail(f"an input of shape {list(dims)} does not fit a filter of {list(filter_dims)}")

@@ -64,7 +64,9 @@ class Band:
         return ops.Select(diagonal >= 0, above, below)
 
     def of_matrix(self, call: OpCall) -> tuple[XlaOp, XlaOp]:
-        """For each element of a matrix its position in the array of diagonals, and whether it has one."""
+        """For each element of a matrix, its flat index in the array of diagonals, and whether it is in the
+        array.
+        """
         shape = Shape(S32, (self.rows, self.columns))
         row, column = (ops.Iota(call.builder, shape, d) for d in range(2))
         diagonal = column - row
@@ -72,7 +74,9 @@ class Band:
         return place, (diagonal >= self.low) & (diagonal <= self.high)
 
     def of_diagonals(self, call: OpCall) -> tuple[XlaOp, XlaOp]:
-        """For each element of the array of diagonals its position in the matrix, and whether it has one."""
+        """For each element of the array of diagonals, its flat index in the matrix, and whether it is in the
+        matrix.
+        """
         shape = Shape(S32, (self.count, self.longest))
         number, place = (ops.Iota(call.builder, shape, d) for d in range(2))
         diagonal = self.high - number
@@ -83,7 +87,9 @@ class Band:
 
 
 def _band(call: OpCall, k: XlaOp | None, rows: int, columns: int) -> Band:
-    """The band that an operand `k` names, checked."""
+    """The band of diagonals that the operand `k` selects, by default the main diagonal. Checks it against the
+    size of the matrices.
+    """
     numbers = call.integers(k, "k") if k is not None else (0,)
     if len(numbers) not in (1, 2) or numbers[0] > numbers[-1]:
         call.fail(f"k is {list(numbers)}, wanted one diagonal, or the lowest and the highest one")
@@ -143,7 +149,9 @@ def _matrix(call: OpCall, value: XlaOp) -> XlaOp:
 
 
 def _of_band(call: OpCall, value: XlaOp, band: Band, other: XlaOp) -> XlaOp:
-    """Matrices with these diagonals; the other elements come from `other`, matrices or a number."""
+    """Matrices with the diagonals `value`; their other elements come from `other`, which is matrices or a
+    scalar.
+    """
     outer = other.dims[:-2] if other.dims else value.dims[: len(value.dims) - len(band.dims)]
     of_dims(call, value, [*outer, *band.dims], "diagonal")
     return _picked(value, len(band.dims), *band.of_matrix(call), other)

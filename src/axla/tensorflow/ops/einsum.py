@@ -70,7 +70,7 @@ def _labels(text: str, count: int) -> Labels:
 
 
 def _unrepeated(call: OpCall, value: XlaOp, labels: Labels) -> LabeledOperand:
-    """An operand with each label once: of repeated labels, the diagonal is taken."""
+    """An operand in which each label occurs once: the diagonal over dimensions with the same label."""
     for label in [label for label in dict.fromkeys(labels) if labels.count(label) > 1]:
         places = [d for d, found in enumerate(labels) if found == label]
         rest = [d for d, found in enumerate(labels) if found != label]

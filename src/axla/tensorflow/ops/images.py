@@ -102,7 +102,9 @@ def _resized(call: OpCall, images: XlaOp, size: XlaOp) -> XlaOp:
 
 @lowering("ResizeBilinearGrad", "ResizeNearestNeighborGrad")
 def _resized_grad(call: OpCall, gradient: XlaOp, images: XlaOp) -> XlaOp:
-    """Distributes the gradient of each new element to its sources; `images` gives the old size, or is it."""
+    """Adds the gradient of each new element to those of its sources. `images` has the old size; for nearest
+    neighbours it is the old size.
+    """
     of_rank(call, gradient, 4, "grads")
     is_nearest = "Nearest" in call.node.op
     old = call.integers(images, "size") if is_nearest else images.dims[1:3]
@@ -140,7 +142,7 @@ def _put_back(value: XlaOp, dim: int, size: int, at: ResizePositions) -> XlaOp:
 
 @lowering("ExtractImagePatches")
 def _patches(call: OpCall, images: XlaOp) -> XlaOp:
-    """The elements of the window at each position, as features."""
+    """The elements of the window at each position, as the features of one element of the result."""
     of_rank(call, images, 4, "images")
     form = format_of("NHWC", 4)
     given = [numbers_of(call, call[name], 4, name) for name in ("ksizes", "strides", "rates")]
@@ -162,7 +164,7 @@ def _patches(call: OpCall, images: XlaOp) -> XlaOp:
 
 
 def _channels(call: OpCall, images: XlaOp) -> list[XlaOp]:
-    """The three channels of images, the last dimension."""
+    """The red, green and blue (or hue, saturation and value) channels, slices of the last dimension."""
     if not images.dims or images.dims[-1] != 3:
         call.fail(f"images of shape {list(images.dims)}, wanted 3 channels")
     return [images[..., k : k + 1] for k in range(3)]
@@ -206,7 +208,9 @@ def _check_images(call: OpCall, images: XlaOp, factor: XlaOp) -> None:
 
 @lowering("AdjustHue", "AdjustSaturation")
 def _adjusted(call: OpCall, images: XlaOp, factor: XlaOp) -> XlaOp:
-    """The hue rotated by a fraction of the circle, or the saturation scaled."""
+    """Rotates the hue by a fraction of the circle (AdjustHue), or multiplies the saturation
+    (AdjustSaturation).
+    """
     _check_images(call, images, factor)
     hue, saturation, value = _hsv(*_channels(call, widened(images)))
     if call.node.op == "AdjustHue":

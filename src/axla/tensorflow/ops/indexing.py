@@ -105,7 +105,7 @@ def _resource_gather_nd(call: OpCall, variable: Variable, indices: XlaOp) -> Xla
 
 
 def _depth(call: OpCall, value: XlaOp, indices: XlaOp) -> int:
-    """The number of dimensions of an array that the rows of `indices` address."""
+    """The number of dimensions of an array that an index, a row of `indices`, selects in."""
     if not indices.dims or indices.dims[-1] > len(value.dims):
         call.fail(f"indices has shape {list(indices.dims)}, too wide for {len(value.dims)} dimensions")
     return indices.dims[-1]
@@ -113,7 +113,7 @@ def _depth(call: OpCall, value: XlaOp, indices: XlaOp) -> int:
 
 @lowering("ReverseSequence")
 def _reverse_sequence(call: OpCall, value: XlaOp, lengths: XlaOp) -> XlaOp:
-    """Reverses the first part of each sequence, of the given length."""
+    """Reverses the first elements of each sequence, as many as its length says."""
     rank = len(value.dims)
     batch, axis = call.axis(call["batch_dim"], rank), call.axis(call["seq_dim"], rank)
     if batch == axis or lengths.dims != (value.dims[batch],):
@@ -151,7 +151,9 @@ def scattered(target: XlaOp, indices: XlaOp, updates: XlaOp, kind: str) -> XlaOp
 
 @lowering(*(f"TensorScatter{kind}" for kind in ("Add", "Sub", "Max", "Min", "Update")))
 def _scatter(call: OpCall, target: XlaOp, indices: XlaOp, updates: XlaOp, kind: str = "") -> XlaOp:
-    """An array with updates applied, after checks; the end of the operation's name gives the kind."""
+    """Checks shapes and applies updates to an array. The kind of the update is the end of the operation's
+    name.
+    """
     depth = _depth(call, target, indices)
     wanted = (*indices.dims[:-1], *target.dims[depth:])
     if not updates.dims:
@@ -233,7 +235,7 @@ def _places(call: OpCall, source: str, target: str) -> list[int]:
 
 @lowering("DataFormatDimMap")
 def _dim_map(call: OpCall, value: XlaOp) -> XlaOp:
-    """Numbers of dimensions converted to another data format."""
+    """Converts the numbers of dimensions from one data format to another."""
     found = _places(call, call["dst_format"], call["src_format"])
     table = call.scope.constant(np.array(found, value.dtype.numpy))
     return take(table, (value + len(found)) % len(found), 0)
@@ -241,7 +243,9 @@ def _dim_map(call: OpCall, value: XlaOp) -> XlaOp:
 
 @lowering("DataFormatVecPermute")
 def _vec_permute(call: OpCall, value: XlaOp) -> XlaOp:
-    """A vector with an entry per dimension (or spatial dimension only) permuted to another data format."""
+    """Permutes a vector with an entry per dimension (or per spatial dimension) from one data format to
+    another.
+    """
     source, target = call["src_format"], call["dst_format"]
     if value.dims[:1] == (len(source) - 2,):
         source, target = (f.translate(str.maketrans("", "", "NC")) for f in (source, target))

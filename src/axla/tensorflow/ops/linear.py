@@ -59,7 +59,7 @@ def _index(value: XlaOp, dimension: int) -> XlaOp:
 
 @lowering("Cholesky")
 def _cholesky(call: OpCall, value: XlaOp) -> XlaOp:
-    """The lower factors, with zeros above the diagonal."""
+    """The lower Cholesky factors, with zeros above the diagonal."""
     _check_matrices(call, value, square=True)
     found, rank = ops.Cholesky(value, True), len(value.dims)
     is_kept = ops.Ge(_index(found, rank - 2), _index(found, rank - 1))
@@ -86,7 +86,7 @@ def _svd(call: OpCall, value: XlaOp) -> Sequence[XlaOp | np.ndarray]:
 
 @lowering("SelfAdjointEigV2", "XlaSelfAdjointEig")
 def _self_adjoint_eig(call: OpCall, value: XlaOp) -> Sequence[XlaOp]:
-    """The eigenvalues, and the eigenvectors whether or not the node uses them."""
+    """The eigenvalues and the eigenvectors; the latter also if the node does not use them."""
     _check_matrices(call, value, square=True)
     v, w = ops.Eigh(value, call.attributes.get("lower", True))
     return ops.ConvertElementType(w, value.dtype), v
@@ -109,7 +109,7 @@ def _check_sides(call: OpCall, matrix: XlaOp, right: XlaOp) -> None:
 
 @lowering("MatrixInverse", "MatrixSolve")
 def _solve(call: OpCall, matrix: XlaOp, *right: XlaOp) -> XlaOp:
-    """The solutions for right-hand sides, or the inverse, by QR."""
+    """The inverse of a matrix, or the solutions for right-hand sides, computed by a QR decomposition."""
     _check_matrices(call, matrix, square=True)
     for side in right:
         _check_sides(call, matrix, side)
@@ -164,7 +164,9 @@ def _combined(opcode: str, value: XlaOp) -> XlaOp:
 
 @lowering("TridiagonalMatMul")
 def _tridiagonal_product(call: OpCall, upper: XlaOp, main: XlaOp, lower: XlaOp, right: XlaOp) -> XlaOp:
-    """The product of tridiagonal matrices, each diagonal given as a row of `n` numbers, with others."""
+    """The products of tridiagonal matrices with the matrices `right`. Each diagonal is given as a row of `n`
+    numbers.
+    """
     dims = right.dims
     _check_matrices(call, right)
     for diagonal in (upper, main, lower):
@@ -253,8 +255,8 @@ def _with_row(value: XlaOp, number: XlaOp, row: XlaOp) -> XlaOp:
 
 @lowering(*(f"{kind}FFT{size}" for kind in ("", "I", "R", "IR") for size in ("", "2D", "3D")))
 def _fft(call: OpCall, value: XlaOp, *lengths: XlaOp) -> XlaOp:
-    """Elements beyond the given lengths are cut off; there must be at least as many as the lengths ask
-    for.
+    """Transforms the last dimensions. Elements beyond the sizes in `fft_length` are cut off; a dimension must
+    have at least as many elements as the transform needs.
     """
     name, _, size = call.node.op.removesuffix("D").partition("FFT")
     kind, rank = ops.FftType[f"{name}FFT"], int(size or 1)

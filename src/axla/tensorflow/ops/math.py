@@ -199,7 +199,9 @@ def _composition(call: OpCall, x: XlaOp) -> XlaOp:
 
 @lowering("Equal", "NotEqual")
 def _equal(call: OpCall, x: XlaOp, y: XlaOp) -> XlaOp | np.ndarray:
-    """Without `incompatible_shape_error`, arrays with incompatible shapes compare as not equal: a scalar."""
+    """Compares elements. Arrays with incompatible shapes are not equal, a scalar, unless
+    `incompatible_shape_error` forbids them.
+    """
     is_equal = call.node.op == "Equal"
     try:
         x, y = matched(x, y)
@@ -276,7 +278,9 @@ def _bitcast(call: OpCall, value: XlaOp) -> XlaOp:
 
 @lowering("Select")
 def _select(call: OpCall, condition: XlaOp, x: XlaOp, y: XlaOp) -> XlaOp:
-    """A scalar condition selects one array, a vector rows, an array elements."""
+    """Selects elements of `x` where the condition is true, else of `y`. A scalar condition selects a whole
+    array, a vector rows.
+    """
     check_same_dims(call, x, y)
     if condition.dims and condition.dims == x.dims[:1]:
         condition = ops.BroadcastInDim(condition, x.dims, [0])

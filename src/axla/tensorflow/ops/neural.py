@@ -102,7 +102,7 @@ def _features(call: OpCall, value: XlaOp) -> int:
 
 @lowering("BiasAdd", "BiasAddV1")
 def bias_add(call: OpCall, value: XlaOp, bias: XlaOp) -> XlaOp:
-    """A vector added along the features."""
+    """Adds a vector along the feature dimension."""
     dim = _features(call, value)
     of_dims(call, bias, value.dims[dim : dim + 1], "bias")
     return ops.Add(value, bias, [dim])

@@ -214,7 +214,9 @@ def _softmax_cross_entropy(call: OpCall, x: XlaOp, labels: XlaOp) -> list[XlaOp]
 
 @lowering("SparseSoftmaxCrossEntropyWithLogits")
 def _sparse_cross_entropy(call: OpCall, x: XlaOp, labels: XlaOp) -> list[XlaOp]:
-    """Labels outside of the classes give rows of NaN."""
+    """The cross entropy for labels that are class numbers, and its gradient. A label that is not a class
+    number makes its row NaN.
+    """
     of_rank(call, x, 2, "the logits")
     if labels.dims != x.dims[:1] or not x.dims[1]:
         call.fail(f"labels of shape {list(labels.dims)} do not fit logits of shape {list(x.dims)}")

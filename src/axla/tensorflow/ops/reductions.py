@@ -49,7 +49,7 @@ _OPCODES = {
 
 @lowering(*_OPCODES)
 def _reduce(call: OpCall, x: XlaOp, indices: XlaOp) -> XlaOp:
-    """A reduction; reduced dimensions are kept with size 1 where the node says so."""
+    """Reduces the dimensions in `indices`; with `keep_dims`, the result has size 1 in these dimensions."""
     op, opcode, rank = call.node.op, _OPCODES[call.node.op], len(x.dims)
     dims = [call.axis(n, rank) for n in call.integers(indices, "the dimensions of the reduction")]
     if len(set(dims)) < len(dims):
@@ -76,7 +76,7 @@ def _l2_loss(call: OpCall, x: XlaOp) -> XlaOp:
 
 @lowering("ArgMax", "ArgMin")
 def _arg_extreme(call: OpCall, x: XlaOp, dimension: XlaOp) -> XlaOp:
-    """The first position of the largest or smallest number; NaN never counts."""
+    """The index of the first largest or smallest number along a dimension; NaN is ignored."""
     at = call.axis(call.integer(dimension, "the dimension"), len(x.dims), "the dimension")
     if not x.dims[at]:
         call.fail(f"there are no elements along dimension {at} of shape {list(x.dims)}")
@@ -96,8 +96,8 @@ def _arg_extreme(call: OpCall, x: XlaOp, dimension: XlaOp) -> XlaOp:
 
 @lowering("Cumsum", "Cumprod", "CumulativeLogsumexp")
 def _cumulative(call: OpCall, x: XlaOp, axis: XlaOp) -> XlaOp:
-    """Combines elements along a dimension with all before them; without the element itself where the node is
-    exclusive.
+    """Combines each element with all elements before it along a dimension; if the node is exclusive, only
+    these.
     """
     at = call.axis(call.integer(axis, "the axis"), len(x.dims))
     combine, start = _CUMULATIVE[call.node.op]
@@ -132,8 +132,8 @@ _CUMULATIVE: dict[str, tuple[Callable[[XlaOp, XlaOp], XlaOp], float]] = {
 
 @lowering("Bincount", "DenseBincount")
 def _bincount(call: OpCall, values: XlaOp, size: XlaOp, weights: XlaOp) -> XlaOp:
-    """How often each number below `size` occurs among the values, or the sum of its weights; for each row of
-    a matrix, if dense. With `binary_output`, whether it occurs.
+    """For each number below `size`, its count among the values, or the sum of its weights. DenseBincount
+    counts in each row of a matrix. With `binary_output`, the result is 1 for numbers that occur.
     """
     is_dense, is_binary = call.node.op == "DenseBincount", call.attributes.get("binary_output", False)
     if is_dense and len(values.dims) not in (1, 2):
@@ -159,8 +159,8 @@ def _bincount(call: OpCall, values: XlaOp, size: XlaOp, weights: XlaOp) -> XlaOp
 
 @lowering("HistogramFixedWidth")
 def _histogram(call: OpCall, values: XlaOp, limits: XlaOp, size: XlaOp) -> XlaOp:
-    """How many values fall in each of `size` parts of a range; values outside count in the first or last
-    part.
+    """The number of values in each of `size` equal parts of the range `limits`. Values outside are counted in
+    the first or last part.
     """
     count = call.integer(size, "the number of bins")
     of_dims(call, limits, (2,), "value_range")
@@ -181,7 +181,7 @@ def _count(flags: XlaOp, dims: Sequence[int], dtype: object) -> XlaOp:
 
 @lowering("Bucketize")
 def _bucketize(call: OpCall, x: XlaOp) -> XlaOp:
-    """For each number, how many boundaries are not above it."""
+    """For each number, the count of boundaries that are less than or equal to it."""
     limits = np.asarray(call["boundaries"], np.float32)
     if (limits[1:] < limits[:-1]).any():
         call.fail(f"the boundaries {limits.tolist()} are not sorted")
@@ -193,7 +193,9 @@ def _bucketize(call: OpCall, x: XlaOp) -> XlaOp:
 
 @lowering("LowerBound", "UpperBound")
 def _bound(call: OpCall, rows: XlaOp, values: XlaOp) -> XlaOp:
-    """For each value, how many numbers of the sorted row are below it (or not above it)."""
+    """For each value, the count of numbers in the sorted row that are less than it (UpperBound: or equal to
+    it).
+    """
     if len(rows.dims) != 2 or len(values.dims) != 2 or rows.dims[0] != values.dims[0]:
         found = f"{list(rows.dims)} and {list(values.dims)}"
         call.fail(f"wanted two matrices with equally many rows, found shapes {found}")
@@ -205,8 +207,8 @@ def _bound(call: OpCall, rows: XlaOp, values: XlaOp) -> XlaOp:
 
 @lowering("InTopK", "InTopKV2")
 def _in_top_k(call: OpCall, rows: XlaOp, targets: XlaOp, *given: XlaOp) -> XlaOp:
-    """For each row, whether fewer than k elements are larger than the target element; false where an element
-    is not finite.
+    """For each row, whether fewer than k elements are larger than the target element; false if an element of
+    the row is not finite.
     """
     if len(rows.dims) != 2 or targets.dims != rows.dims[:1]:
         call.fail(f"predictions of shape {list(rows.dims)} do not fit targets of {list(targets.dims)}")
@@ -221,7 +223,7 @@ def _in_top_k(call: OpCall, rows: XlaOp, targets: XlaOp, *given: XlaOp) -> XlaOp
 
 @lowering("NthElement")
 def _nth_element(call: OpCall, x: XlaOp, n: XlaOp) -> XlaOp:
-    """The element at position n of each sorted row."""
+    """The element that has position n in each row after sorting."""
     place = call.integer(n, "n")
     if not x.dims or not 0 <= place < x.dims[-1]:
         call.fail(f"n is {place}, which is not a position in rows of shape {list(x.dims)}")
@@ -256,7 +258,7 @@ def _range(call: OpCall, *limits: XlaOp) -> XlaOp | np.ndarray:
 
 @lowering("LinSpace")
 def _lin_space(call: OpCall, start: XlaOp, stop: XlaOp, num: XlaOp) -> XlaOp:
-    """Numbers with equal distances from the first to the last."""
+    """`num` numbers at equal distances, from `start` to `stop`."""
     count = call.integer(num, "the number of values")
     if count < 1 or start.dims or stop.dims:
         call.fail(

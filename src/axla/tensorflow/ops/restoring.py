@@ -31,13 +31,15 @@ def _restore(call: OpCall, prefix: GraphValue, names: np.ndarray, parts: np.ndar
 
 @lowering("Restore", "RestoreSlice")
 def _restore_one(call: OpCall, pattern: GraphValue, *texts: np.ndarray) -> np.ndarray:
-    """The tensor of this name, or a slice of it."""
+    """The tensor that `texts` name, or the slice of it that the second text describes."""
     name, part = [text.reshape(-1)[0] for text in (*texts, np.array(b"", object))][:2]
     return _tensor(call, name, part, call["dt"])
 
 
 def _tensor(call: OpCall, raw: bytes, part: bytes, type_: str) -> np.ndarray:
-    """The tensor of this name, or a slice of it, which must have this type."""
+    """The tensor named `raw`, or its slice `part` if that is not empty. VerifyError if its type is not
+    `type_`.
+    """
     name, checkpoint = raw.decode("utf-8", "surrogateescape"), call.scope.importer.checkpoint
     if name not in checkpoint:
         call.fail(f"the checkpoint has no tensor '{name}'{did_you_mean(name, checkpoint)}")

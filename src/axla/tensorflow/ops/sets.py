@@ -43,7 +43,7 @@ def chosen(mask: XlaOp) -> tuple[XlaOp, XlaOp]:
 
 
 def shortened(call: OpCall, rows: XlaOp, count: XlaOp) -> XlaOp:
-    """The first `count` rows of an array."""
+    """The first `count` rows of an array. A count that is not constant is the result's dynamic size."""
     known = call.scope.known(count)
     if known is not None:
         return rows[: int(known)]
@@ -80,7 +80,7 @@ def _list_diff(call: OpCall, value: XlaOp, others: XlaOp) -> list[XlaOp]:
 
 @lowering("DynamicPartition")
 def _partition(call: OpCall, data: XlaOp, partitions: XlaOp) -> list[XlaOp]:
-    """The rows of each partition, by partition number."""
+    """The rows of each partition, as a list by partition number."""
     rank = len(partitions.dims)
     if data.dims[:rank] != partitions.dims:
         call.fail(f"partitions has shape {list(partitions.dims)}, data {list(data.dims)}")
@@ -100,8 +100,8 @@ def _partition(call: OpCall, data: XlaOp, partitions: XlaOp) -> list[XlaOp]:
 
 @lowering("Unique", "UniqueV2", "UniqueWithCounts", "UniqueWithCountsV2")
 def _unique(call: OpCall, value: XlaOp, axis: XlaOp | None = None) -> list[XlaOp]:
-    """The distinct elements, or parts along an axis, in order of first occurrence; for each element the
-    number of its distinct value; and how often each occurs.
+    """The distinct elements, or slices along an axis, in order of first occurrence; for each element, the
+    index of its distinct value; with `WithCounts`, also the count of each distinct value.
     """
     places = call.integers(axis, "axis") if axis is not None else ()
     if len(places) > 1 or not places and len(value.dims) != 1:
@@ -149,7 +149,9 @@ def _keys(rows: XlaOp) -> list[XlaOp]:
 
 
 def _groups(call: OpCall, keys: Sequence[XlaOp]) -> tuple[XlaOp, XlaOp]:
-    """The positions of elements, ordered by keys, and for each the number of its group of equal elements."""
+    """The positions of elements in the order of their keys, and for each the number of its group of equal
+    elements.
+    """
     if not keys:
         call.fail("slices along the axis have no elements")
     size = keys[0].dims[0]

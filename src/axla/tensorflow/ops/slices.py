@@ -45,7 +45,7 @@ class DimensionSlice:
 
 
 def numbers(call: OpCall, value: XlaOp, what: str) -> list[Number]:
-    """The elements of a vector, as Python numbers where they are known."""
+    """The elements of a vector, as ints if they are constant, else as s64 scalars."""
     of_rank(call, value, 1, what)
     known = call.scope.known(value)
     if known is not None:
@@ -84,8 +84,8 @@ def _mask(call: OpCall, name: str, at: int) -> bool:
 
 
 def _entries(call: OpCall, count: int, rank: int) -> list[tuple[int | None, bool]]:
-    """For each dimension, and each new one: the number of its begin, end and stride operand (None where an
-    ellipsis covers it), and whether the dimension is new.
+    """For each dimension of the operand, and each new dimension: the index of its element in begin, end and
+    strides (None if an ellipsis covers the dimension), and whether it is new.
     """
     marks = [at for at in range(count) if _mask(call, "ellipsis_mask", at)]
     if len(marks) > 1:
@@ -158,7 +158,7 @@ def _range(call: OpCall, at: int, given: tuple[Number, Number, int], whole: Dime
 
 
 def sliced(call: OpCall, value: XlaOp, found: Sequence[DimensionSlice]) -> XlaOp:
-    """The elements in these slices."""
+    """The elements of an array in a slice of each dimension."""
     low, high, steps, turned = [], [], [], []
     for d, part in enumerate(found):
         if not (isinstance(part.start, int) and isinstance(part.count, int)):
@@ -209,7 +209,7 @@ def _slice(call: OpCall, value: XlaOp, begin: XlaOp, size: XlaOp) -> XlaOp:
 
 
 def _from(call: OpCall, start: Number, count: Number, size: Number, bound: int) -> DimensionSlice:
-    """`count` elements from `start` on; -1 means all remaining ones."""
+    """A slice of `count` elements from `start` on; -1 means all remaining elements."""
     rest = size - start
     if isinstance(count, int):
         number = rest if count == -1 else count
@@ -227,7 +227,7 @@ def _from(call: OpCall, start: Number, count: Number, size: Number, bound: int) 
 
 
 def _placed(call: OpCall, dims: Sequence[int], found: Sequence[DimensionSlice], value: XlaOp) -> XlaOp:
-    """Zeros, with an array placed in these slices."""
+    """Zeros of the sizes `dims`, with the elements of an array in the given slices."""
     value = ops.Rev(value, [d for d, part in enumerate(found) if part.stride < 0])
     edges = []
     for part, size in zip(found, dims, strict=True):
@@ -253,7 +253,9 @@ def _low(part: DimensionSlice) -> Number:
 
 
 def _starts(call: OpCall, found: Sequence[DimensionSlice], is_placed: bool = False) -> list[XlaOp]:
-    """The start of each slice; 0 for a dimension that is already placed."""
+    """The lowest index of each slice. With `is_placed`, constant indices become 0: `_placed` has padded their
+    dimensions.
+    """
     lows = [_low(part) for part in found]
     lows = [0 if is_placed and isinstance(low, int) else low for low in lows]
     return [call.scope.constant(np.array(low)) if isinstance(low, int) else low for low in lows]

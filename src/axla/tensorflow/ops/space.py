@@ -29,7 +29,7 @@ SpaceToDepth DepthToSpace: input:T block_size=int>=2 data_format=vectors?NHWC ->
 
 
 def edges(call: OpCall, value: XlaOp, count: int, what: str = "paddings") -> list[tuple[int, int]]:
-    """The pairs of padding, low and high, that a constant gives for each of `count` dimensions."""
+    """For each of `count` dimensions, the padding before and after it, from a constant operand."""
     found = call.constant(value, what)
     if found.shape != (count, 2) or (found < 0).any():
         call.fail(f"{what} is {found.tolist()}, wanted two numbers from 0 on for each of {count} dimensions")
@@ -51,7 +51,7 @@ def _pad(call: OpCall, value: XlaOp, paddings: XlaOp, number: XlaOp | None = Non
 
 @lowering("MirrorPad")
 def _mirror_pad(call: OpCall, value: XlaOp, paddings: XlaOp) -> XlaOp:
-    skip = int(call["mode"] == "REFLECT")  # whether the last element is its own mirror image
+    skip = int(call["mode"] == "REFLECT")  # 1 if the edge element itself is not repeated
     for d, (low, high) in enumerate(edges(call, paddings, len(value.dims))):
         size = value.dims[d]
         _check_mirror(call, low, high, size - skip)
@@ -98,7 +98,7 @@ def _block_of(call: OpCall, value: XlaOp, shape: Sequence[XlaOp]) -> Sequence[in
 
 @lowering("SpaceToBatch", "SpaceToBatchND")
 def _to_batch(call: OpCall, value: XlaOp, *operands: XlaOp) -> XlaOp:
-    """Moves the elements at each position of blocks to the batch."""
+    """Moves each position inside blocks to the batch dimension."""
     *shape, paddings = operands
     block = _block_of(call, value, shape)
     count = len(block)

@@ -37,18 +37,20 @@ _FLOW = np.float32(0)
 
 @dataclass(slots=True, eq=False)
 class StackOrArray(Resource):
-    """A stack or tensor array: `dtype` is the name of the type of its elements."""
+    """A stack or a tensor array. `dtype` is the name of the type of its elements; if `grows`, writing
+    enlarges it.
+    """
 
     dtype: str = ""
     grows: bool = False
 
 
 def _contents(call: OpCall, handle: Resource, attribute: str, indices: XlaOp | None = None) -> TensorList:
-    """The list of a handle, with elements of the attribute's type; enlarged to contain all indices, if it
-    grows.
+    """The list of a handle, whose elements must have the attribute's type. If the handle grows, the list is
+    enlarged to contain all indices.
     """
     if not isinstance(handle, StackOrArray):
-        call.fail(f"'{handle.name}' is not a stack and no array of tensors")
+        call.fail(f"'{handle.name}' is neither a stack nor a tensor array")
     if handle.dtype != call[attribute]:
         call.fail(f"'{handle.name}' has elements of {handle.dtype}, found {call[attribute]}")
     found = call.scope.read(handle)

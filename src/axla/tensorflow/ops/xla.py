@@ -53,12 +53,12 @@ XlaCustomCallV2: operands:operand_dtypes call_target_name=string backend_config=
 
 
 def message(call: OpCall, attribute: str, name: str) -> dict[str, Any]:
-    """The message in an attribute of bytes."""
+    """Decodes the message of the type `name` in an attribute of bytes."""
     return decode(call[attribute].encode("utf-8", "surrogateescape"), name)
 
 
 def dimension_numbers(call: OpCall, kind: type[Any]) -> Any:
-    """The record for the message in the attribute `dimension_numbers`."""
+    """The message in the attribute `dimension_numbers`, as an instance of `kind`."""
     return kind(**message(call, "dimension_numbers", kind.__name__))
 
 
@@ -173,7 +173,9 @@ def _set_size(call: OpCall, value: XlaOp, dimension: XlaOp, *size: XlaOp) -> Xla
 
 @lowering("XlaDequantize")
 def _dequantize(call: OpCall, value: XlaOp) -> XlaOp:
-    """Numbers in a range, given as quantization steps: four bytes in each element, the highest byte first."""
+    """The numbers in a range that 8-bit quantization steps represent. An element has four steps, the highest
+    byte first.
+    """
     if call["mode"] != "MIN_COMBINED":
         raise UnsupportedError(f"mode {call['mode']} is not supported")
     if not value.dims:
@@ -211,7 +213,7 @@ def _custom_call_v2(call: OpCall, values: list[XlaOp]) -> XlaOp:
 
 
 def shape_of(call: OpCall, type_: str, dims: Sequence[int] | None) -> Shape:
-    """The shape of a result, which must be known."""
+    """The shape of a result; VerifyError if a size is unknown."""
     if dims is None or -1 in dims:
         call.fail(f"the shape of a result is not known: {dims}")
     return Shape(dtype_of(type_, "a result"), tuple(dims))

@@ -37,7 +37,7 @@ SymbolicGradient: input:Tin Tin=types>=1 Tout=types>=1 f=func -> output:Tout
 
 
 def computation(call: OpCall, attribute: str, types: Sequence[DType]) -> XlaComputation:
-    """The function named by an attribute, as a computation on scalars of these types."""
+    """Builds the function that an attribute names as a computation on scalars of these types."""
     graph = call.function(attribute)
     region = call.scope.inner(graph.name)
     parameters = [
