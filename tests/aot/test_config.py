@@ -155,8 +155,8 @@ BAD = [
     ('fetch { id { node_name: "twice" } }', axla.InvalidArgument, "need x_hold, y_hold, which no feed"),
     ('fetch { id { node_name: "nowhere" } }', axla.InvalidArgument, "fetch 'nowhere': there is no"),
     ('fetch { id { node_name: "out" } }', axla.InvalidArgument, "need x_hold"),
-    ('fetch { id { node_name: "out" output_index: 2 } }', axla.InvalidArgument, "has 2 outputs"),
-    ('fetch { id { node_name: "other" output_index: 1 } }', axla.InvalidArgument, "has one output"),
+    ('fetch { id { node_name: "out" output_index: 2 } }', axla.InvalidArgument, "has only 2 outputs"),
+    ('fetch { id { node_name: "other" output_index: 1 } }', axla.InvalidArgument, "has only one output"),
     ('fetch { id { node_name: "other" } }\nconversion_options { }', axla.ParseError,
      "no field 'conversion_options' at line 2"),
     ('fetch { id { node_name: "other" } shape { unknown_rank: true } }', axla.ParseError, "unknown_rank"),
@@ -209,7 +209,7 @@ def test_names_without_a_config():
     for wrong in ("abc", ("a",)):
         with pytest.raises(axla.InvalidArgument, match="names: wanted"):
             library_of(GRAPH, None, Options(names=wrong))  # type: ignore[arg-type]
-    with pytest.raises(axla.InvalidArgument, match="go without it"):
+    with pytest.raises(axla.InvalidArgument, match="are not allowed"):
         library_of(GRAPH, None, Options(config=MATMUL, variables=("x",)))
 
 

@@ -164,7 +164,7 @@ WRONG = [
     ("HloModule", {}, axla.ParseError, "line 1"),
     (Path("/nowhere/m.hlo"), {}, FileNotFoundError, "nowhere"),
     *(
-        (MATMUL, {"name": name}, axla.InvalidArgument, "generated files need")
+        (MATMUL, {"name": name}, axla.InvalidArgument, "generated files use")
         for name in ("axla", "axla::Model", "axla_frame", "std", "uint8_t", "FILE", "build")
     ),
 ]
@@ -389,7 +389,7 @@ def test_several_batch_sizes_of_the_command(tmp_path, types):
     [
         (["--rows=1,8"], "--rows: wanted --arg-types where `rows` stands for the number"),
         (["--rows=1,8", "--arg-types=f32[8,4],_"], "--rows: wanted --arg-types where `rows`"),
-        (["--rows=0", "--arg-types=f32[rows,4],_"], "numbers of rows for keys, found 0"),
+        (["--rows=0", "--arg-types=f32[rows,4],_"], "must be numbers of rows, found 0"),
         (["--arg-types=f32[rows,4],_"], "expected the size of a dimension, found 'rows'"),
     ],
 )

@@ -38,7 +38,7 @@ def test_einsum_takes_and_makes_diagonals(equation, dims, wanted):
 
 
 @pytest.mark.parametrize("equation, reason", [
-    ("ab,bc", "is not of the form"), ("ab->a", "1 operands, there are 2"), ("a1,bc->a", "not letters: 'a1'"),
+    ("ab,bc", "is not of the form"), ("ab->a", "1 operands, found 2"), ("a1,bc->a", "not letters: 'a1'"),
     ("abc,bc->a", "'abc' does not fit an operand of shape \\[2, 3\\]"), ("ab,bc->ad", "the label 'd'"),
     ("ab,ac->bc", "'a' labels dimensions of sizes 2 and 3"),
     ("aa,ab->b", "sizes \\[2, 3\\] of one operand"),
@@ -93,7 +93,7 @@ def test_lengths_of_real_transforms_cut_and_are_checked():
 def test_shapes_that_are_refused():
     with pytest.raises(VerifyError, match="wanted square matrices, found shape .2, 3."):
         module_of("Cholesky", numbered(2, 3))
-    with pytest.raises(VerifyError, match="do not fit right sides"):
+    with pytest.raises(VerifyError, match="do not fit right-hand sides"):
         module_of("MatrixSolve", numbered(2, 2), numbered(3, 1))
     with pytest.raises(VerifyError, match="wanted matrices, found shape .3."):
         module_of("Qr", numbered(3))

@@ -15,7 +15,7 @@ from axla.core.dataclass import dataclass
 from axla.core.errors import InvalidArgument
 from axla.core.templates import fill
 
-# Names of the base class and of every class.
+# Names of the members of the base class and of every generated class.
 _MEMBERS = frozenset({
     "AllocMode", "ArgShapeInfos", "ArgSize", "CompiledFunction", "Counts", "GetArgName",
     "GetResultName", "GetVariableName", "HasNameIndices", "LookupArgIndex", "LookupResultIndex",
@@ -134,8 +134,8 @@ def _table(
 
 
 class _Members:
-    """Accessors by name, each name once: a name that two values could have goes to the value that is named
-    so, or else to the first.
+    """Writes the accessors of values, each name once. If two values could have an accessor with the same
+    name, it belongs to the value of this name, or else to the first.
     """
 
     def __init__(self, entries: Sequence[_Entry]):

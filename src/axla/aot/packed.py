@@ -1,4 +1,4 @@
-"""int4 at the boundary of a library, with two elements per byte; inside, every element takes a byte."""
+"""Packs s4 and u4 arguments and results of a library, two elements per byte. Inside, each has a byte."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def packed(example: Example) -> Example:
 
 
 def _outside(shape: Any) -> Any:
-    """The shape that callers see."""
+    """The shape that callers see: bytes in place of s4 and u4."""
     four = isinstance(shape, Shape) and shape.dtype in (S4, U4)
     return Shape(U8, ((shape.size + 1) // 2,)) if four else shape
 
