@@ -65,7 +65,10 @@ class Oracle:
         """Drops what earlier cases left, so that what it says next is of one case alone."""
 
     def check(self, case: Case) -> str:
-        """How the case differs, or nothing; Skip where it cannot be said. Other exceptions are failures."""
+        """Describes how the case fails; "" if it does not.
+
+        Raises Skip if the oracle cannot judge the case; any other exception is a failure.
+        """
         raise NotImplementedError
 
 
@@ -324,7 +327,7 @@ class Texts(Oracle):
 
 
 def unequal(a: Module, b: Module) -> str:
-    """How two modules differ, by what their instructions are; names count."""
+    """Describes the first difference between two modules: names, ops, shapes and operands are compared."""
     pairs = list(zip(a.computations, b.computations, strict=False))
     if len(a.computations) != len(b.computations):
         return f"{len(b.computations)} computations of {len(a.computations)}"

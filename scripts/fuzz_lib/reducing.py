@@ -64,7 +64,7 @@ def backend_of(oracle: str) -> str:
 def steady(
     module: Module, inputs: Sequence[np.ndarray], oracle: str, seed: str, family: str, why: str
 ) -> tuple[str, str, str, str]:  # fmt: skip
-    """How to ask about a failure that comes by chance so that it comes every time: by `apart`, with a seed by
+    """Chooses a question by which a failure that comes by chance comes every time: `apart`, with a seed by
     which it compiles for a target on which ranges depend on each other. As it was, where there is none.
     """
     given = [(name, array) for (name, _), array in zip(parameter_leaves(module), inputs, strict=True)]
@@ -79,7 +79,7 @@ def steady(
 def compiled_how(
     module: Module, given: Given, oracle: str, seed: str, family: str, why: str
 ) -> tuple[Module, str, tuple[int, ...]]:  # fmt: skip
-    """How an oracle that fails compiled last: the module with the control edges that it added, a file for
+    """The last compilation of a failing oracle: the module with the control edges that it added, a file for
     `--load` with the target and the flags ("" for this machine without any), and the donated parameters.
     """
     from .oracles import LATEST, loading

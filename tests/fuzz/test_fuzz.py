@@ -293,7 +293,7 @@ programs._constants = lambda module: "the same for all"
 
 
 def test_bisect_tells_an_entry_of_another_program(tmp_path, monkeypatch):
-    """What a cache takes for a program are its twins, also those with other values in a large constant."""
+    """A cache may confuse a program with its twins, also with those that differ in a large constant."""
     monkeypatch.setenv("AXLA_VERIFY", "0")  # with it programs are compiled again
     monkeypatch.setenv("AXLA_CACHE_DIR", "")
     path = tmp_path / "stale.py"

@@ -1,4 +1,4 @@
-"""What the verifier says of small texts: one that breaks each rule, and the same text mended."""
+"""The verifier's rules, on small texts: one that breaks each rule, and the same text mended."""
 
 from __future__ import annotations
 

@@ -170,7 +170,7 @@ def of_one(instruction: str, shape: str = "f32[4]") -> str:
 
 
 def run_python(code: str) -> str:
-    """What a process says that finds the package."""
+    """Runs Python with the package on its path; returns its output."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment)
     assert done.returncode == 0, done.stderr

@@ -1,4 +1,4 @@
-"""What helps on a command line: completion, hints, colours, doctor, help; the options of run and opt."""
+"""Help on the command line: completion, hints, colours, doctor, help; the options of run and opt."""
 
 from __future__ import annotations
 
