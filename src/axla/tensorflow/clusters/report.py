@@ -20,7 +20,7 @@ from axla.tensorflow.clusters.traced import places
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """A report that can be printed. `clusters` has the clusters, `decisions` a decision for each operation."""
+    """A report that can be printed. `clusters` has the clusters, `decisions` one for each operation."""
 
     clusters: Sequence[Cluster]
     decisions: Sequence[ClusterDecision]
