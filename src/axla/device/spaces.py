@@ -57,9 +57,7 @@ class _Split:
     def __init__(self, here: Mapping[str, Kernel]) -> None:
         self.here = here
         self.held: list[set[str]] = [set()]  # names of values in registers, in each open scope
-        self.loops: list[
-            tuple[Steps, set[str]]
-        ] = []  # of each open loop: the steps before it, and `held` there
+        self.loops: list[tuple[Steps, set[str]]] = []  # of each open loop: steps before it, `held` there
         self.made: dict[str, int] = {}  # how many loops were open when a value was made or moved
         self.host_bytes = 0
 
