@@ -171,7 +171,7 @@ BAD = [
      'fetch { id { node_name: "other" } }', axla.InvalidArgument, "feed: the name 'unused:0' is used twice"),
     ('variable { name: "x" } fetch { id { node_name: "other" } }', axla.InvalidArgument, "has no node_name"),
     ('feed { id { node_name: "unused" } name: "while" } fetch { id { node_name: "other" } }',
-     axla.InvalidArgument, "'while' is a word of C"),
+     axla.InvalidArgument, "'while' is a keyword or macro of C"),
     ('feed { id { node_name: "x_hold" } name: "a" } feed { id { node_name: "y_hold" } name: "a" } '
      'fetch { id { node_name: "twice" } }', axla.InvalidArgument, "the name 'a' is used twice"),
 ]  # fmt: skip

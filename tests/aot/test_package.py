@@ -144,10 +144,15 @@ WRONG = [
     (MATMUL, {"target": "cortex-m4"}, axla.InvalidArgument, "did you mean cortex-m4f"),
     (MATMUL, {"target_cpu": "z80"}, axla.InvalidArgument, "'z80' is not a recognized processor"),
     (DOUBLE, {"target": "cortex-m4f"}, axla.UnsupportedError, r"multiply .*m.py:3\): .* no f64 arithmetic"),
-    (MATMUL, {"name": "int"}, axla.InvalidArgument, "'int' is a word of C"),
+    (MATMUL, {"name": "int"}, axla.InvalidArgument, "'int' is a keyword or macro of C"),
     (MATMUL, {"name": "a b"}, axla.InvalidArgument, "'a b' is not an identifier"),
     (MATMUL, {"names": (["x", "x"], None)}, axla.InvalidArgument, "arguments: the name 'x' is used twice"),
-    (MATMUL, {"names": (["x", "for"], None)}, axla.InvalidArgument, "arguments: 'for' is a word of C"),
+    (
+        MATMUL,
+        {"names": (["x", "for"], None)},
+        axla.InvalidArgument,
+        "arguments: 'for' is a keyword or macro of C",
+    ),
     (MATMUL, {"weights": "cloud"}, axla.InvalidArgument, "weights='cloud'; there are object, separate, file"),
     (MATMUL, {"variables": ("w",)}, axla.InvalidArgument, "variables: no argument is called 'w'"),
     (
@@ -164,7 +169,7 @@ WRONG = [
     ("HloModule", {}, axla.ParseError, "line 1"),
     (Path("/nowhere/m.hlo"), {}, FileNotFoundError, "nowhere"),
     *(
-        (MATMUL, {"name": name}, axla.InvalidArgument, "generated files use")
+        (MATMUL, {"name": name}, axla.InvalidArgument, "is reserved for the generated files")
         for name in ("axla", "axla::Model", "axla_frame", "std", "uint8_t", "FILE", "build")
     ),
 ]
@@ -341,7 +346,7 @@ def test_names_and_variables_of_the_command(file, tmp_path):
         (["-o", "out", "--header"], "--header belongs to --emit-object"),
         (["-o", "out", "--target=cortex-m5"], "did you mean cortex-m"),
         (["-o", "out", "--config=none.pbtxt"], "none.pbtxt: No such file"),
-        (["--emit-object", "nowhere/deep/f.o", "--name=while"], "'while' is a word of C"),
+        (["--emit-object", "nowhere/deep/f.o", "--name=while"], "'while' is a keyword or macro of C"),
     ],
 )
 def test_wrong_commands_leave_nothing(file, tmp_path, capsys, monkeypatch, options, message):

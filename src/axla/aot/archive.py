@@ -108,7 +108,7 @@ def _bsd(members: Sequence[Member]) -> bytes:
     linker requires.
     """
     names = [_padded(m.name.encode() + b"\0", 8, b"\0") for m in members]
-    names = [name + b"\0" * 4 for name in names]  # magic and header have 68 bytes: 4 over
+    names = [name + b"\0" * 4 for name in names]  # 68 bytes come before the name: 4 mod 8
     sizes = [len(n) + len(m.data) + -len(m.data) % 8 for n, m in zip(names, members, strict=True)]
     strings = _padded(b"".join(s.encode() + b"\0" for m in members for s in m.symbols), 8, b"\0")
     count = sum(len(m.symbols) for m in members)

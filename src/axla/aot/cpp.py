@@ -31,7 +31,7 @@ _MEMBERS = frozenset({
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """A value with its position in a table of the class, and the prefix of its accessors."""
+    """A value of a generated class: its position in a table of the class, and prefixes of its accessors."""
 
     value: LibraryValue
     table: str  # args_ or results_
@@ -142,7 +142,7 @@ class _Members:
         self.taken = {stem for entry in entries for stem in entry.stems}
 
     def accessors(self, entry: _Entry) -> list[str]:
-        """The accessors of a value, by its number and by its name."""
+        """The text lines of a value's accessors, by its number and by its name."""
         value = entry.value
         about = f"{value.name}: {value.type}"
         if value.label != value.name:

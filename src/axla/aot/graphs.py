@@ -57,7 +57,7 @@ def opened_graph(program: Any) -> Saved | None:
 
 
 def message_of(path: Path, name: str) -> dict[str, Any]:
-    """The TensorFlow message in a file, as text if the suffix says so."""
+    """Decodes the TensorFlow message of the type `name` in a file; it is text if the suffix is .pbtxt."""
     if path.suffix == ".pbtxt":
         return from_text(path.read_text("utf-8", "surrogateescape"), name)
     return decode(path.read_bytes(), name)
@@ -67,7 +67,7 @@ def example(saved: Saved, args: Sequence[Any] | None, options: Options) -> Examp
     """The function that the options select. `args`: its arguments as arrays, shapes or texts of shapes."""
     for name in ("freeze_checkpoint", "freeze_saver") if options.config is None else ("signature",):
         if getattr(options, name) is not None:
-            raise InvalidArgument(f"{name}: freeze options need a configuration, signature excludes it")
+            raise InvalidArgument(f"{name}: it cannot be combined with the other options for the graph")
     if options.config is not None:
         graph = graph_of(saved.graph, saved.name)
         return _of_config(graph, configs.read_config(options.config), _values(saved, graph, options), options)
@@ -241,7 +241,9 @@ def _between(
     fetches: Sequence[ConfigEntry],
     variables: Mapping[str, ConfigEntry],
 ) -> Example:
-    """The program with the names of the entries; unnamed ones get the name of their node."""
+    """An example for an imported graph, whose arguments and results have the names of the entries. Entries
+    without a name get the name of their node.
+    """
     given = _named([*feeds, *variables.values()])
     count = len(feeds)
     held = dict(zip(variables, given[count:], strict=True))

@@ -65,7 +65,7 @@ def parse_name(text: str, symbol: str = "") -> Name:
     for part in parts:
         check_identifier(part, f"name {text!r}")
     if parts[0] in ("axla", "std") or parts[0].startswith("axla_") or (len(parts) == 1 and _is_taken(text)):
-        raise InvalidArgument(f"name {text!r}: the generated files use {parts[0]!r} for something else")
+        raise InvalidArgument(f"name {text!r}: {parts[0]!r} is reserved for the generated files")
     return Name(tuple(parts[:-1]), parts[-1])
 
 
@@ -80,7 +80,7 @@ def check_identifier(text: str, what: str) -> str:
         message = f"{what}: {text!r} is not an identifier (a letter, then letters, digits, underscores)"
         raise InvalidArgument(message)
     if text in KEYWORDS:
-        raise InvalidArgument(f"{what}: {text!r} is a word of C, C++ or Rust; give it another name")
+        raise InvalidArgument(f"{what}: {text!r} is a keyword or macro of C, C++ or Rust; rename it")
     if "__" in text:
         raise InvalidArgument(f"{what}: {text!r} has two underscores in a row, which C++ reserves")
     return text

@@ -117,7 +117,7 @@ def object_of(
         if target.form.pointer_bytes == 4:
             refuse_large(program, target)
         _add_program(code, f"{symbol}_entry", program, target)
-    if weights is not Weights.OBJECT:  # callers and linkers find them even if all are folded away
+    if weights is not Weights.OBJECT:  # callers and linkers need some even if all are folded away
         constants = constants or bytes(ALIGNMENT)
     segment = None if weights is Weights.FILE or not constants else f"{prefix}_weights"
     for symbol, program in programs.items():
@@ -257,6 +257,6 @@ def refuse_large(program: Program, target: CpuTarget) -> None:
     for name, size in sizes.items():
         if size >= ADDRESSABLE:
             raise UnsupportedError(
-                f"{program.name}: {name} takes {size} bytes; target {target.name} has addresses of 32 bits, "
-                f"for less than {ADDRESSABLE}"
+                f"{program.name}: {name} takes {size} bytes; target {target.name} has 32-bit addresses, "
+                f"which allow less than {ADDRESSABLE}"
             )

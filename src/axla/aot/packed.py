@@ -50,7 +50,7 @@ def _outside(shape: Any) -> Any:
 
 
 def _taken_apart(entry: Computation, given: Instruction, shape: Any) -> Instruction:
-    """Unpacks bytes to an array of this shape."""
+    """Unpacks bytes to an array of the shape `shape`, two elements per byte."""
     count = (shape.size + 1) // 2
     halves = entry.add(BitcastConvert(Shape(shape.dtype, (count, 2))), (given,))
     flat = entry.add(Reshape(Shape(shape.dtype, (2 * count,))), (halves,))
@@ -58,7 +58,7 @@ def _taken_apart(entry: Computation, given: Instruction, shape: Any) -> Instruct
 
 
 def _together(entry: Computation, value: Instruction) -> Instruction:
-    """Packs an array into bytes."""
+    """Packs an array of s4 or u4 into bytes, two elements per byte."""
     bytes_, dtype, size = _outside(value.shape), value.shape.dtype, value.shape.size
     flat = entry.add(Reshape(Shape(dtype, (size,))), (value,))
     zero = entry.add(Constant(Shape(dtype, ()), Literal.scalar(dtype, 0)))

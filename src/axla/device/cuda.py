@@ -150,7 +150,7 @@ def _write(f: GlueFunction, context: Ssa, target: Ssa, source: Ssa, size: Ssa, f
             value = f.cast("zext", source.load(kind), "i32")
             f.ret(f.call("i32", fill, target, value, f.i64(1), stream))
     with f.if_(size.gt(_STAGED)):
-        f.ret(f.call("i32", "cuda_read", context, target, source, size, flag))  # (it copies both ways)
+        f.ret(f.call("i32", "cuda_read", context, target, source, size, flag))  # (copies in both directions)
     f.ret(f.call("i32", "cuda_copy", context, target, source, size))
 
 

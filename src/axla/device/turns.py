@@ -80,7 +80,7 @@ _lock = locks.new_lock()
 
 
 def turns_of(driver: Driver) -> Turns:
-    """The object for the host's parts of a device's runs, one per driver."""
+    """The Turns of a device; created once per driver."""
     with _lock:
         return _every.setdefault(driver, Turns())
 

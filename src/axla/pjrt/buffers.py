@@ -121,7 +121,7 @@ def _order_of(address: int | None, rank: int) -> list[int]:
 
 
 def _steps(shape: Shape, order: list[int]) -> tuple[int, ...]:
-    """The strides in bytes of dense elements in an order of dimensions."""
+    """The strides in bytes of dense elements whose dimensions are in the order `order`, minor to major."""
     found, step = [0] * len(order), shape.dtype.itemsize
     for dimension in order:
         found[dimension] = step
@@ -130,7 +130,7 @@ def _steps(shape: Shape, order: list[int]) -> tuple[int, ...]:
 
 
 def ready_event() -> int:
-    """An event that is always ready."""
+    """The address of an event that is always ready."""
     return event_ready[0]
 
 
@@ -294,7 +294,7 @@ def _bitcast(args: Any) -> None:
     array = alive(args.buffer)
     shape = shape_of(args.element_type, args.dims, args.num_dims)
     if shape.byte_size != array.nbytes:
-        raise InvalidArgument(f"a bitcast from {array.nbytes} bytes to {shape.byte_size} bytes")
+        raise InvalidArgument(f"a bitcast cannot change {array.nbytes} bytes to {shape.byte_size}")
     info = shape_info(shape)
     made = native().array_copy(info.address, info, _raw(args.buffer, 0, array.nbytes))
     args.out_buffer = handed_out(placed(made, (array.device, 0)))

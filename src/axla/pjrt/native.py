@@ -148,7 +148,7 @@ def getter(f: GlueFunction, args: Arguments, handle: str, struct: Struct) -> Non
 
 
 def _python(f: GlueFunction, name: str, args: Arguments) -> Ssa:
-    """Calls the Python function of this name; returns its result."""
+    """Emits a call of the Python function of this name; returns its result."""
     _leave_at_end(f, fails=not name.endswith("_Destroy"))
     state = f.call("i32", "PyGILState_Ensure")
     pending = _fetched(f)

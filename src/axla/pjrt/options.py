@@ -12,7 +12,7 @@ from axla.pjrt.errors import StatusError
 
 @cache
 def _types() -> dict[str, str]:
-    """The types of the options."""
+    """The type of each option by name: `bool`, `int32`..."""
     found: dict[str, str] = {}
     kind = ""
     for line in files("axla.pjrt").joinpath("options.txt").read_text(encoding="utf-8").splitlines():

@@ -1,4 +1,4 @@
-"""Programs: compiled from JAX's lowered modules, run for the client, and described to it."""
+"""Programs of the client: compiled from JAX's lowered modules, run for the client, and described to it."""
 
 from __future__ import annotations
 

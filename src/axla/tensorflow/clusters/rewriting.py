@@ -434,7 +434,7 @@ def _goes_back(source: str, name: str, graph: Graph) -> bool:
 def _written(
     units: Iterable[_Unit], kept: Mapping[str, _Unit], found: _Formed, text: Callable[[Output], str]
 ) -> list[Proto]:
-    """The messages of nodes; control inputs and colocation refer to `kept` nodes only."""
+    """The NodeDefs of nodes; their control inputs and colocation refer to `kept` nodes only."""
     names = {name: unit.name for name, unit in kept.items()}
     written = []
     for unit in units:

@@ -170,8 +170,8 @@ class Session(tf.compat.v1.Session):
             client.ExtendSession(self._session)
 
     def _known(self, text: str) -> Any:
-        """A tensor for the input that a new node takes from an older one; for `^node`, any tensor that waits
-        for it.
+        """The tensor of an older node that a new node names as input `text`; for `^node`, any tensor that
+        waits for this node.
         """
         if not text.startswith("^"):
             return self._inner.get_tensor_by_name(text)

@@ -196,7 +196,7 @@ def _softmax(call: OpCall, x: XlaOp) -> XlaOp:
 
 
 def _cross_entropy(x: XlaOp, labels: XlaOp) -> list[XlaOp]:
-    """The sums of -label * log(softmax), and their gradient with respect to the logits."""
+    """For each row, the sum of -label * log(softmax), and its gradient with respect to the logits."""
     shifted, powers, sums = _exponentials(widened(x))
     labels = widened(labels)
     lost = labels * -ops.Sub(shifted, ops.Log(sums), [0])
