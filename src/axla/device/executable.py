@@ -213,7 +213,7 @@ class DeviceExecutable(Executable):
             self._counted = measured
 
     def _counts(self, times: Mapping[int, list[int]]) -> Iterator[tuple[Row, int, int]]:
-        """For each measured kernel: its profile row, its nanoseconds on the device, and the number of calls."""
+        """For each measured kernel: its profile row, the nanoseconds on the device, the number of calls."""
         rows = rows_of(self._program()) if self._module is not None else {}
         handles = self._kernels.handles if self._kernels is not None else ()
         for symbol, handle in zip(self.compiled.symbols, handles, strict=True):
@@ -318,7 +318,7 @@ class DeviceBackend(Backend):
                 if not refused:
                     raise
                 reasons = "; ".join(f"{name}: {why}" for name, why in refused.items())
-                warn(f"{module.name}: the host runs what {driver.name} cannot: {reasons}", RuntimeWarning, 2)
+                warn(f"{module.name}: the host runs what {driver.name} refuses: {reasons}", RuntimeWarning, 2)
             return DeviceExecutable(code_for(program, segment, driver.target, refused), driver, turns, **more)
 
     def load(self, client: Client, payload: bytes, options: CompileOptions) -> Executable:
