@@ -48,8 +48,8 @@ def _state_behind(data: np.ndarray) -> np.ndarray:
 
 @cache
 def _words() -> np.ndarray:
-    """The CRC state after two bytes, from the state zero, by the little-endian number that the two bytes
-    form.
+    """A table: for each pair of bytes, as a little-endian number, the CRC state after them, from the state
+    zero.
     """
     values = np.arange(1 << 16, dtype=np.uint32)
     for _ in range(16):

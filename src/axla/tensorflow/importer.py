@@ -74,8 +74,9 @@ def import_graph(
 
 
 def restored(graph: Graph, saver: Proto, checkpoint: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """The values of variables, by name, after the operation has run by which a SaverDef restores them from
-    `checkpoint`; by default the operation of TensorFlow 1 savers. Lookup tables and strings are left out.
+    """Runs the operation by which a SaverDef restores variables from `checkpoint`; returns the values of
+    variables by name. The default is the operation of TensorFlow 1 savers. Lookup tables and strings are left
+    out.
     """
     if not checkpoint:
         return {}

@@ -331,7 +331,9 @@ class OpCall:
         return np.arange(count)
 
     def axis(self, number: int, rank: int, what: str = "axis") -> int:
-        """The number of a dimension as a number from 0 to rank - 1; negative ones count from the end."""
+        """Converts the number of a dimension, which counts from the end if it is negative, to one from 0 to
+        rank - 1. VerifyError for a number out of range.
+        """
         if not -rank <= number < rank:
             self.fail(f"{what} is {number}, wanted a number from {-rank} to {rank - 1}")
         return number % rank

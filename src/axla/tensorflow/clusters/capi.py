@@ -29,8 +29,8 @@ _KINDS = {"p": c.c_void_p, "s": c.c_char_p, "i": c.c_int, "l": c.c_int64, "b": c
 
 
 class Api:
-    """`tf` has TensorFlow's C functions by name. UnsupportedError where the installed TensorFlow lacks
-    one.
+    """Loads the C API. `tf` has TensorFlow's functions by name, `at` the addresses of the emitted kernel's
+    functions. Raises UnsupportedError if the installed TensorFlow lacks a function.
     """
 
     def __init__(self) -> None:

@@ -110,7 +110,7 @@ def _unquoted(text: str) -> str:
 
 
 def current() -> ClusterFlags:
-    """The current values. InvalidArgument for an invalid one."""
+    """The current values of the flags; InvalidArgument for an invalid value."""
     take()
     values: dict[str, Any] = {}
     for name, text in _taken.items():

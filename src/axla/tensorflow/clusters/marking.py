@@ -219,8 +219,8 @@ def _why_no_arrays(node: Node, graph: Graph) -> str:
 
 
 def _groups(graph: Graph, nodes: Sequence[Node]) -> dict[str, FrameGroup]:
-    """The group of each node. The values of a loop are assumed to exist under the same condition, where that
-    proves consistent.
+    """The group of each node. The values of a loop are assumed to exist under the same condition, unless that
+    leads to a contradiction.
     """
     lives = _Lives(graph, nodes, set())
     while more := lives.unequal():
@@ -229,9 +229,9 @@ def _groups(graph: Graph, nodes: Sequence[Node]) -> dict[str, FrameGroup]:
 
 
 class _Lives:
-    """The groups of nodes in topological order, assuming that the values of a loop exist under the same
-    condition, except for the frames in `apart`. An unknown condition is then named for the frame, otherwise
-    for the Merge.
+    """Computes the groups of nodes, which are in topological order. It assumes that all values of a loop
+    exist under the same condition, which is named like the frame if it is unknown. For the frames in `apart`
+    it does not assume this; an unknown condition is then named like a Merge.
     """
 
     def __init__(self, graph: Graph, nodes: Sequence[Node], apart: set[Frame]) -> None:

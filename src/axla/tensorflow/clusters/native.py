@@ -146,7 +146,7 @@ def _step(f: GlueFunction, cluster: Ssa, context: Ssa, lists: Ssa) -> None:
 
 @_FUNCTIONS("tf_outputs", "void", "count:i64, executable:ptr, context:ptr, made:ptr, status:ptr")
 def _outputs(f: GlueFunction, count: Ssa, executable: Ssa, context: Ssa, made: Ssa, status: Ssa) -> None:
-    """Makes TensorFlow allocate the outputs, until that fails."""
+    """Makes TensorFlow allocate the outputs one after the other, until one allocation fails."""
     with f.loop(0, count) as loop:
         output = executable.get(EXECUTABLE, "outputs").item(loop.index, OUTPUT.size)
         kind, rank = output.get(OUTPUT, "type"), output.get(OUTPUT, "rank")

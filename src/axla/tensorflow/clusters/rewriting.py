@@ -70,8 +70,8 @@ PY_FUNC = ClusterCall("PyFunc", "Tin", "Tout", "token", "token", "output")
 
 @dataclass(frozen=True, slots=True)
 class ClusterDecision:
-    """The decision for a node of the graph, or for a function: the name of its cluster, or why
-    it has none.
+    """The decision for a node of the graph or of a function: the name of its cluster, or the reason why it
+    has none.
     """
 
     node: Node
@@ -108,8 +108,8 @@ class _Unit:
 
 @dataclass(slots=True, eq=False)
 class _Formed:
-    """The clusters of a graph with their programs. `homes`: the cluster of each node that is only there;
-    `outputs`: the outputs of nodes by those of clusters.
+    """The clusters of a graph with their programs. `homes`: for each node that only its cluster runs, the
+    name of the cluster; `outputs`: for each output of a node in a cluster, the output of the cluster.
     """
 
     programs: list[tuple[Formed, Any]] = field(default_factory=list)
@@ -326,7 +326,8 @@ class Rewriter:
         return {**proto, "attr": _renamed(proto.get("attr", []), names)}, [*names.values()]
 
     def _other(self, called: Callee, part: RunPart) -> str:
-        """The function to call instead of `called`."""
+        """The name of the function to call instead of `called`: a function with clusters, or `called` itself.
+        """
         if called.attributes or called.name in self.calling or called.name not in self.graph.library.messages:
             return called.name
         if called.name not in self.bodies:
@@ -461,12 +462,12 @@ def placeholder(name: str, type_: str) -> Proto:
 
 
 def listed(attributes: Mapping[str, Proto]) -> list[Proto]:
-    """Attributes in the form of a message."""
+    """Attributes as a list of the entries of a map field."""
     return [{"key": key, "value": value} for key, value in attributes.items()]
 
 
 def _off_xla(proto: Proto) -> Proto:
-    """The node on the CPU instead of XLA's device, which TensorFlow does not have."""
+    """The node, placed on the CPU instead of XLA's device, as TensorFlow has no such device."""
     return {**proto, "device": _XLA_DEVICE.sub("/device:CPU:0", proto.get("device", ""))}
 
 

@@ -85,7 +85,7 @@ class Session(tf.compat.v1.Session):
         return list(self._parts.values())
 
     def make_callable(self, fetches: Any, feed_list: Any = None, accept_options: bool = False) -> Any:
-        """A function of values for `feed_list` that runs fetches."""
+        """A function that takes values for `feed_list` and returns the values of `fetches`."""
         return super().make_callable(fetches, feed_list or [], accept_options)
 
     def partial_run_setup(self, fetches: Any, feeds: Any = None) -> Any:

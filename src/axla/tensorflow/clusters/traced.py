@@ -62,8 +62,8 @@ def is_whole() -> bool:
 
 
 class Traced:
-    """A traced function and its cluster. `tensors` in its methods are those of the function's graph:
-    arguments, then captures.
+    """A traced function and its cluster. The parameter `tensors` of methods has a tensor for each input of
+    the function's graph: arguments, then captures.
 
     It lives as long as the graphs that launch it, and the executables of its cluster are freed with it. (The
     cluster may live longer, for a kernel. It must not refer to objects of TensorFlow: those would be freed
@@ -258,7 +258,7 @@ def _effects(
     called: dict[Any, tuple[set[str], dict[int, frozenset[str]]]],
 ) -> set[str]:  # fmt: skip
     """The variables that nodes may change, and `_RANDOM` if they draw random numbers. `held`: the variables
-    that outputs refer to, filled here; `called`: results for functions.
+    that outputs refer to, filled here; `called`: caches the results for functions.
     """
     found: set[str] = set()
     for node in nodes:

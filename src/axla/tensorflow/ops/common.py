@@ -86,13 +86,13 @@ _RANKS = {0: "a scalar", 1: "a vector", 2: "a matrix"}
 
 
 def of_rank(call: OpCall, value: XlaOp, rank: int, what: str) -> None:
-    """Raises VerifyError if an array has another rank; `what` is its name in the message."""
+    """Raises VerifyError unless an array has the rank `rank`; `what` is its name in the message."""
     if len(value.dims) != rank:
         call.fail(f"{what} has shape {list(value.dims)}, wanted {_RANKS.get(rank, f'{rank} dimensions')}")
 
 
 def of_dims(call: OpCall, value: XlaOp, dims: Sequence[int], what: str) -> None:
-    """Raises VerifyError if an array has another shape; `what` is its name in the message."""
+    """Raises VerifyError unless an array has the sizes `dims`; `what` is its name in the message."""
     if value.dims != tuple(dims):
         call.fail(f"{what} has shape {list(value.dims)}, wanted {list(dims)}")
 

@@ -105,7 +105,7 @@ def _resource_gather_nd(call: OpCall, variable: Variable, indices: XlaOp) -> Xla
 
 
 def _depth(call: OpCall, value: XlaOp, indices: XlaOp) -> int:
-    """The number of dimensions of an array that an index, a row of `indices`, selects in."""
+    """The size of the rows of `indices`: the number of leading dimensions of `value` that a row indexes."""
     if not indices.dims or indices.dims[-1] > len(value.dims):
         call.fail(f"indices has shape {list(indices.dims)}, too wide for {len(value.dims)} dimensions")
     return indices.dims[-1]

@@ -199,8 +199,8 @@ def _composition(call: OpCall, x: XlaOp) -> XlaOp:
 
 @lowering("Equal", "NotEqual")
 def _equal(call: OpCall, x: XlaOp, y: XlaOp) -> XlaOp | np.ndarray:
-    """Compares elements. Arrays with incompatible shapes are not equal, a scalar, unless
-    `incompatible_shape_error` forbids them.
+    """Compares elements. For arrays with incompatible shapes the result is a scalar, "not equal"; with
+    `incompatible_shape_error`, a VerifyError is raised.
     """
     is_equal = call.node.op == "Equal"
     try:

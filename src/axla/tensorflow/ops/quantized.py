@@ -122,7 +122,9 @@ def _fake_grad(call: OpCall, gradient: XlaOp, x: XlaOp, *given: XlaOp) -> Sequen
 
 
 def _axis(call: OpCall, dims: Sequence[int], name: str = "axis") -> int:
-    """The dimension in which each index has its own scale, -1 for a single scale; from an attribute."""
+    """The number, in the attribute `name`, of the dimension in which each index has its own scale; -1 for a
+    single scale.
+    """
     axis = call[name]
     if not -1 <= axis < len(dims):
         call.fail(f"attribute {name!r} is {axis}, wanted -1 to {len(dims) - 1}")

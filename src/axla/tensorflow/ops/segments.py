@@ -31,7 +31,9 @@ _KINDS = {"Sum": "Add", "Prod": "Mul", "Max": "Max", "Min": "Min"}
 
 
 def _start(dtype: DType, kind: str) -> float:
-    """The value of a segment without rows: for Max the lowest finite number, for Min the highest."""
+    """The value of a segment without rows: 0 for Add, 1 for Mul, the lowest finite number for Max, the
+    highest for Min.
+    """
     if kind in ("Add", "Mul"):
         return int(kind == "Mul")
     limits: Any = ml_dtypes.finfo(dtype.numpy) if dtype.is_float else ml_dtypes.iinfo(dtype.numpy)

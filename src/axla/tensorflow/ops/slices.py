@@ -70,7 +70,7 @@ def _clamped(number: Number, low: Number, high: Number) -> Number:
 
 
 def _from_end(number: Number, size: Number) -> Number:
-    """An index; a negative one counts from the end."""
+    """Converts an index to one that counts from the beginning; a negative one counts from the end."""
     if isinstance(number, int):
         return number + size if number < 0 else number
     return ops.Select(number < 0, number + size, number)

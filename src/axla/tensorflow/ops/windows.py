@@ -20,7 +20,7 @@ VECTORS = "NCHW_VECT_C"
 
 @dataclass(frozen=True, slots=True)
 class ImageFormat:
-    """The numbers of the dimensions of images."""
+    """The number of the feature dimension of images, and the numbers of their spatial dimensions."""
 
     features: int
     spatial: tuple[int, ...]
@@ -48,7 +48,7 @@ def format_of(name: str, rank: int) -> ImageFormat:
 
 
 def numbers_of(call: OpCall, numbers: Sequence[int], rank: int, what: str) -> tuple[int, ...]:
-    """One positive number for each dimension."""
+    """Returns `numbers` as a tuple; VerifyError unless it has one positive number for each dimension."""
     if len(numbers) != rank or any(number < 1 for number in numbers):
         call.fail(f"{what} are {list(numbers)}, wanted {rank} positive numbers")
     return tuple(numbers)

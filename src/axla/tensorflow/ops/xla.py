@@ -94,7 +94,7 @@ def _conv(
 
 
 def pairs(call: OpCall, padding: XlaOp) -> list[tuple[int, int]]:
-    """The padding before and after each dimension."""
+    """The padding before and after each dimension, from a constant operand."""
     found = call.constant(padding, "padding")
     if found.ndim != 2 or found.shape[1] != 2:
         call.fail(f"padding has shape {list(found.shape)}, wanted pairs of numbers")
