@@ -202,9 +202,9 @@ def test_files(tmp_path):
 def test_names_without_a_config():
     one = renamed(example(GRAPH).source, (["a", "b", "c"], None))
     assert names(one)[0] == ["a", "b", "c"]
-    with pytest.raises(axla.InvalidArgument, match="results: 1 names for 2"):
+    with pytest.raises(axla.InvalidArgument, match="found 1 names for 2 results"):
         renamed(example(GRAPH).source, (None, ["z"]))
-    with pytest.raises(axla.InvalidArgument, match="arguments: a str for 3"):
+    with pytest.raises(axla.InvalidArgument, match="found a str for 3 arguments"):
         renamed(example(GRAPH).source, ("abc", None))
     for wrong in ("abc", ("a",)):
         with pytest.raises(axla.InvalidArgument, match="names: wanted"):

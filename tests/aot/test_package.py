@@ -162,10 +162,10 @@ WRONG = [
         "fetch 'q': there is",
     ),
     (MATMUL, {"config": Path("/nowhere/c.pbtxt")}, FileNotFoundError, "nowhere"),
-    (MATMUL, {"arg_types": ["f32[2,3]"]}, axla.InvalidArgument, "has no `.`"),
+    (MATMUL, {"arg_types": ["f32[2,3]"]}, axla.InvalidArgument, "has no open sizes"),
     (MATMUL.replace("f32[2,3]", "f32[<=2,3]"), {}, axla.AxlaError, "f32"),
     (MATMUL.replace("y = f32[3,2]", "y = f32[4,2]"), {}, axla.AxlaError, "dot"),
-    (IN_BYTES, {}, axla.UnsupportedError, "f32.2., 8 bytes cannot lie in x: s8.8., 8 bytes"),
+    (IN_BYTES, {}, axla.UnsupportedError, "f32.2., 8 bytes cannot overwrite x: s8.8., 8 bytes"),
     ("HloModule", {}, axla.ParseError, "line 1"),
     (Path("/nowhere/m.hlo"), {}, FileNotFoundError, "nowhere"),
     *(
@@ -282,7 +282,7 @@ def test_files_that_were_moved_are_put_back(tmp_path, monkeypatch):
 
 def test_two_writers_agree_on_a_file():
     assert package.merged({"a": "x"}, {"a": "x", "b": b"y"}) == {"a": "x", "b": b"y"}
-    with pytest.raises(axla.InternalError, match="different files a"):
+    with pytest.raises(axla.InternalError, match="different contents of file a"):
         package.merged({"a": "x"}, {"a": "z"})
 
 

@@ -189,7 +189,7 @@ def test_a_label_of_zero_costs_nothing():
     ("Conv2D", [images([1, 2]), np.ones((1, 1, 3, 1), f32)], STEPS, "[1, 1, 3, 1] does not fit 1 features"),
     ("Conv2D", [images([1]), KERNEL], {"strides": [1] * 4, "padding": "VALID"}, "of size 3 does not fit"),
     ("Conv2D", [images([1, 2]), KERNEL], STEPS | {"strides": [2, 1, 1, 1]}, "strides are [2, 1, 1, 1]"),
-    ("Conv2D", [images([1]), KERNEL], STEPS | {"explicit_paddings": [1]}, "and padding is SAME"),
+    ("Conv2D", [images([1]), KERNEL], STEPS | {"explicit_paddings": [1]}, "but padding is SAME"),
     ("Conv", [images([1, 2]), np.ones(3, f32)], STEPS, "batch_dims=1, a filter of shape [3]"),
     ("MaxPool", [images([1, 2])], {"ksize": [1, 0, 1, 1], **STEPS}, "ksize are [1, 0, 1, 1]"),
     ("FusedBatchNormV3", [images([1]), *VECTORS], {}, "a vector for the features has shape [2], wanted [1]"),

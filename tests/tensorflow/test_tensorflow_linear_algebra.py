@@ -84,7 +84,7 @@ def test_lengths_of_real_transforms_cut_and_are_checked():
     (found,) = run_node("IRFFT", found, Known(np.array([4], np.int32)))
     np.testing.assert_allclose(found, [1, 2, 3, 4])
     assert run_node("RFFT", np.ones((2, 5), f32), Known(np.array([0], np.int32)))[0].shape == (2, 0)
-    with pytest.raises(VerifyError, match="dimension 0 of .5. has to have at least 8 elements"):
+    with pytest.raises(VerifyError, match="dimension 0 of .5. must have at least 8 elements"):
         module_of("RFFT", np.ones(5, f32), Known(np.array([8], np.int32)))
     with pytest.raises(UnsupportedError, match="fft_length depends on arguments"):
         module_of("RFFT", np.ones(5, f32), np.array([4], np.int32))
