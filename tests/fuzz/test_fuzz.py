@@ -13,11 +13,13 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "scripts"))
 
-from fuzz_lib import cases, judge, oracles, participants, reducing, told, work  # noqa: E402
+from fuzz_lib import cases, judge, motifs, oracles, participants, reducing, told, work  # noqa: E402
+from fuzz_lib.draft import Draft  # noqa: E402
 from fuzz_lib.oracles import ORACLES, unequal  # noqa: E402
 from verify_lib import mutate  # noqa: E402
 
 import axla  # noqa: E402
+from axla import hlo  # noqa: E402
 from axla.core import flags  # noqa: E402
 from axla.core.dtypes import F8E5M2, F32  # noqa: E402
 from axla.core.errors import AxlaError  # noqa: E402
@@ -80,6 +82,22 @@ ENTRY e { x = f32[3,4] parameter(0)
         except mutate.Unfit:
             continue
         assert [i.op.dimensions for i in module.entry.instructions if i.opcode == "map"] == [(0, 1)]
+
+
+def test_sorts_have_an_order_for_nan():
+    draft = Draft(random.Random(1), "sorts")
+    scope = draft.entry
+    x = scope.parameter(axla.parse("ENTRY e { ROOT x = f8e8m0fnu[9] parameter(0) }").entry.root.shape)
+    orders = [draft.order([x.shape.dtype], 0, "LT", False) for _ in range(2)]
+    for order, array in zip(orders, (x, motifs.without_nan(scope, x)), strict=True):
+        scope.add(hlo.Sort((0,), True, order), array)
+    cases._orders(draft)
+    assert [order.root.op.is_total_order for order in orders] == [True, False]
+    draft.module.entry.set_root(motifs.without_nan(scope, x))
+    (found,) = axla.compile(draft.module, backend="interpreter").execute(
+        [np.full(9, np.nan, x.shape.dtype.numpy)]
+    )
+    assert (np.asarray(found) == 1).all()
 
 
 def test_mutants_of_a_sort_have_its_order():
@@ -163,6 +181,22 @@ ENTRY e { x = f8e5m2[40,5] parameter(0)
     values = np.random.default_rng(16).uniform(-2, 2, (40, 5)).astype(F8E5M2.numpy)
     case = case_from(text, values)
     assert not judge.differs(case, case.run(executable, [values]))
+
+
+def test_products_of_short_floats_in_long_ones_say_nothing():
+    """They overflow from both ends, and code may multiply all elements in f32, and round once."""
+    text = """
+multiply { a = f8e4m3b11fnuz[] parameter(0)
+  b = f8e4m3b11fnuz[] parameter(1)
+  ROOT c = f8e4m3b11fnuz[] multiply(b, a) }
+ENTRY e { x = f8e4m3b11fnuz[24] parameter(0)
+  one = f8e4m3b11fnuz[] constant(1)
+  ROOT p = f8e4m3b11fnuz[] reduce(x, one), dimensions={0}, to_apply=multiply }"""
+    dtype = axla.parse(text).entry.root.shape.dtype.numpy
+    case = case_from(text, np.array([2] * 6 + [0.5] * 12 + [2] * 6, dtype))
+    wanted, heard = case.wanted
+    assert np.isnan(float(wanted[0]))
+    assert not judge.differs(case, ([np.array(1, dtype)], heard))
 
 
 def test_the_sign_of_a_nan_says_nothing():

@@ -282,6 +282,12 @@ class Values:
             return (x & ((1 << dtype.bits) - 1)).ssa
         return x.ssa
 
+    def stored(self, x: Value) -> Value:
+        """The value as memory gives it back: a NaN that is the only one of its type has the sign of its
+        bits.
+        """
+        return self._from_memory(x.dtype, self._to_memory(x)) if x.dtype.bits == 8 and x.dtype.is_float else x
+
     def _encode(self, x: Reg, dtype: DType) -> Reg:
         known = self._bits.get(x.ssa.text + dtype.name)
         if known is None and dtype is BF16 and avx512.rounds(x):
@@ -485,8 +491,7 @@ class Values:
             return Value(PRED, a.lanes, (both.ssa,))
         x, y = a.ssa, b.ssa
         if total_order and dtype.is_float:
-            ranks = (self._rank(self.m.reg(part)).ssa for part in (x, y))
-            x, y = ranks
+            x, y = (self._rank(self.m.reg(self.stored(v).ssa)).ssa for v in (a, b))
             return Value(PRED, a.lanes, (self.f.icmp(_SIGNED_PREDICATE[direction], x, y),))
         return Value(PRED, a.lanes, (self._ordered(direction, x, y, dtype).ssa,))
 

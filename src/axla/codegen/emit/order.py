@@ -49,7 +49,7 @@ def ordered_bits(values: Values, value: Value, *, total_order: bool, descending:
     `descending`. Without `total_order`, -0 and +0 are equal.
     """
     dtype = key_dtype(value.dtype)
-    value = values.convert(value, dtype)
+    value = values.convert(values.stored(value), dtype)
     if dtype.is_pred:
         bits = values.convert(value, BY_NAME["u8"])
     elif dtype.is_float:
