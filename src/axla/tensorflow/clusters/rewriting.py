@@ -326,8 +326,7 @@ class Rewriter:
         return {**proto, "attr": _renamed(proto.get("attr", []), names)}, [*names.values()]
 
     def _other(self, called: Callee, part: RunPart) -> str:
-        """The name of the function to call instead of `called`: a function with clusters, or `called` itself.
-        """
+        """The name of the function to call instead of `called`: one with clusters, or `called` itself."""
         if called.attributes or called.name in self.calling or called.name not in self.graph.library.messages:
             return called.name
         if called.name not in self.bodies:
