@@ -295,7 +295,7 @@ STABLEHLO = """func.func @main(%x: tensor<4xf32>) -> tensor<TYPE> {
 @pytest.mark.parametrize(
     ("name", "config", "type", "message"),
     [
-        ("nothing", "", "4xf32", "axla.op.nothing: nothing declares this op, and no installed package"),
+        ("nothing", "", "4xf32", "axla.op.nothing: neither this process nor an installed package"),
         ("half", "", "4xf32", "op 'half' of the package ops-of-a-test 2.5 cannot be loaded"),
         ("cut", "", "4xf32", "cut takes 2 operands and attributes side, steps, .*; found 2 and none"),
         ("cut", 'side = "ABOVE", size = 1', "4xf32", "found 2 and side, size"),
@@ -303,7 +303,7 @@ STABLEHLO = """func.func @main(%x: tensor<4xf32>) -> tensor<TYPE> {
         ("cut", "side = 3", "4xf32", "the attribute side must be a string"),
         ("cut", 'side = "LEFT"', "4xf32", "expected one of BELOW, ABOVE, found 'LEFT'"),
         ("cut", 'side = "ABOVE, x"', "4xf32", "expected the end of the attribute side"),
-        ("cut", 'side = "ABOVE"', "5xf32", r"the result is f32\[5\].*, but cut gives f32\[4\]"),
+        ("cut", 'side = "ABOVE"', "5xf32", r"the result is f32\[5\].*, but cut infers f32\[4\]"),
         ("bare", "", "4xf32", "bare takes 1 operands and attributes none; found 2 and none"),
     ],
 )
