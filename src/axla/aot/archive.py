@@ -62,9 +62,7 @@ def _offsets(members: Sequence[Member], start: int, sizes: Sequence[int]) -> lis
     found = []
     for member, size in zip(members, sizes, strict=True):
         if start >= _MOST:
-            raise UnsupportedError(
-                f"archive: {member.name} begins after 4 GiB, which symbol tables cannot state"
-            )
+            raise UnsupportedError(f"archive: {member.name} begins after 4 GiB, where no symbol can be found")
         found.append(start)
         start += size
     return found

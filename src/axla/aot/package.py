@@ -162,9 +162,7 @@ def _move_into(folder: Path, fresh: Path, names: list[str]) -> None:
     """
     for name in names:
         if (folder / name).is_dir():
-            raise InvalidArgument(
-                f"out: {folder / name} is a folder, but a file of this name must be written"
-            )
+            raise InvalidArgument(f"out: {folder / name} is a folder; a file of this name is to be written")
     old = fresh / "old"
     old.mkdir()
     try:

@@ -27,12 +27,7 @@ EMBEDDED = 64 << 10
 
 _SHOWN = 8  # elements of a result that the example prints
 _PER_LINE = 20  # bytes of data
-_KINDS = {
-    "f32": "f",
-    "f64": "d",
-    "f16": "h",
-    "bf16": "b",
-}  # the types that value() of the test program converts
+_KINDS = {"f32": "f", "f64": "d", "f16": "h", "bf16": "b"}  # the types that value() of the test converts
 _TABLE = "0ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
