@@ -31,7 +31,7 @@ def test_what_the_cpu_does_not_compile_is_not_said_to_run_elsewhere():
     state = """ENTRY e { p = f32[4] parameter(0) s = u32[3] constant({1, 2, 3})
       ROOT r = (u32[3], u32[4]) rng-bit-generator(s), algorithm=rng_default }"""
     for backend in BACKENDS:
-        assert "rng_default has the state u64[2] or u64[3], found u32[3]" in error_of(state, backend)
+        assert "the state of rng_default must be u64[2] or u64[3], found u32[3]" in error_of(state, backend)
     unused = """ENTRY e { s = u32[3] constant({1, 2, 3})
       r = (u32[3], u32[4]) rng-bit-generator(s), algorithm=rng_default
       t = ((u32[3], u32[4]), u32[3]) tuple(r, s)
