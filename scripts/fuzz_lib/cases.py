@@ -190,7 +190,10 @@ def _graft(draft: Draft) -> None:
     for _ in range(6):
         if motifs.attempt(draft.entry, motifs.graft):
             break
-    motifs.make(draft, draft.draw.choice((0, 0, 0, 1, 2)), [motifs.pointwise, motifs.graft])
+    motifs.make(
+        draft, draft.draw.choice((0, 0, 0, 1, 2)),
+        [motifs.pointwise, motifs.graft, motifs.identity, motifs.undone],
+    )  # fmt: skip
 
 
 def _loops(draft: Draft) -> None:

@@ -69,6 +69,37 @@ def test_modules_are_of_many_kinds():
     assert len(families) >= 4
 
 
+def test_reductions_by_what_is_not_commutative_are_not_asked_of_xla():
+    for body, wanted in (
+        ("ROOT r = f32[] add(a, b)", True),
+        ("ROOT r = f32[] subtract(a, b)", False),
+        ("ROOT r = f32[] copy(a)", False),
+        ("ROOT r = f32[] add(a, a)", False),
+    ):
+        module = axla.parse(f"""
+f {{ a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  {body} }}
+ENTRY e {{ x = f32[4] parameter(0)
+  z = f32[] constant(0)
+  ROOT r = f32[] reduce(x, z), dimensions={{0}}, to_apply=f }}""")
+        assert all(oracles.combines(c) for c in module.computations if c is not module.entry) == wanted
+
+
+def test_what_an_op_does_its_inverse_undoes_for_all_types():
+    found = set()
+    for seed in range(200):
+        draft = Draft(random.Random(seed), "undone")
+        if motifs.attempt(draft.entry, motifs.undone):
+            last = list(draft.entry.computation.instructions)[-1]
+            [first] = [
+                o for o in last.operands if set(o.operands) & set(last.operands) and len(o.operands) == 2
+            ]
+            found.add((first.opcode, last.opcode, last.shape.dtype.is_integer))
+            assert len(set(first.operands)) == 2
+    assert found >= {("add", "subtract", True), ("add", "subtract", False), ("subtract", "add", True)}
+
+
 def test_mutants_of_a_map_name_all_dimensions():
     """None is all of them too, and is read as such."""
     text = """

@@ -235,7 +235,7 @@ def test_of_two_packages_with_one_name_the_first_is_taken(site, tmp_path_factory
     (other / "METADATA").write_text("Metadata-Version: 2.1\nName: other\nVersion: 1.0\n")
     (other / "entry_points.txt").write_text("[axla.ops]\ncut = elsewhere:Cut\n")
     monkeypatch.setattr(sys, "path", [*sys.path, str(other.parent)])
-    with pytest.warns(RuntimeWarning, match="is ops_of_a_test:Cut, and elsewhere:Cut as well"):
+    with pytest.warns(RuntimeWarning, match="ops_of_a_test:Cut is used, elsewhere:Cut is not"):
         assert declared("cut").__module__ == "ops_of_a_test"
 
 
