@@ -28,7 +28,10 @@ def multiply(x: AnyArray, y: AnyArray) -> AnyArray:
 def divide(x: AnyArray, y: AnyArray) -> AnyArray:
     """The quotient as in annex G of C11: infinities and zeros give infinities and zeros rather than NaN."""
     a, b, c, d = x.real, x.imag, y.real, y.imag
-    quotient: AnyArray = np.asarray(np.divide(x, y))
+    # NumPy divides by denormals first, which gives infinities.
+    power = np.where(np.maximum(np.abs(c), np.abs(d)) < np.finfo(c.dtype).tiny, 64, 0)
+    quotient: AnyArray = np.asarray(np.divide(x, joined(np.ldexp(c, power), np.ldexp(d, power))))
+    quotient = joined(np.ldexp(quotient.real, power), np.ldexp(quotient.imag, power))
     # Of a division by zero NumPy does not look at the zero's sign.
     lost = (np.isnan(quotient.real) & np.isnan(quotient.imag)) | (y == 0)
     if not lost.any():
