@@ -189,7 +189,7 @@ def test_files(tmp_path):
     for given in (path, str(path)):
         assert [entry.node for entry in read_config(given).feeds] == ["y_hold", "x_hold"]
     path.write_bytes(b"\n\x05\xff\xfe")
-    with pytest.raises(axla.ParseError, match="5 bytes are announced"):
+    with pytest.raises(axla.ParseError, match="the length is 5 bytes"):
         read_config(path)
     path.write_bytes(
         b"\n\x11\n\x04\n\x02xy\x12\x04\x12\x02\x08\x03\x1a\x01x\x20\x03\x12\x07\n\x05\n\x01z\x10\x01"

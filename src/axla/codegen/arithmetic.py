@@ -84,7 +84,7 @@ class Reg:
 
     @property
     def known(self) -> bool:
-        """Whether it is a constant."""
+        """Whether the value is a constant."""
         return not self.ssa.text.startswith("%")
 
     @property
@@ -171,9 +171,7 @@ class Arithmetic:
         return getattr(self.lowering, what)(*args) if self.lowering is not None else None
 
     def has(self, capability: bool, x: Reg) -> bool:
-        """Whether a `capability` of the machine is available for the float type of x: none is for f64 on a
-        machine without f64.
-        """
+        """Whether the machine has `capability` for the float type of x; for f64, it must have f64 too."""
         return capability and (self.target.has_double or x.element != "double")
 
     def reg(self, ssa: Ssa) -> Reg:
@@ -241,13 +239,13 @@ class Arithmetic:
         return total
 
     def two_sum(self, a: Reg, b: Reg) -> tuple[Reg, Reg]:
-        """The rounded sum and its exact error."""
+        """(the rounded sum, its exact error)."""
         total = a + b
         part = total - a
         return total, (a - (total - part)) + (b - part)
 
     def fast_two_sum(self, a: Reg, b: Reg) -> tuple[Reg, Reg]:
-        """The rounded sum and its exact error, for |a| >= |b|."""
+        """(the rounded sum, its exact error), for |a| >= |b|."""
         total = a + b
         return total, b - (total - a)
 
@@ -260,7 +258,7 @@ class Arithmetic:
         return high, a - high
 
     def two_product(self, a: Reg, b: Reg) -> tuple[Reg, Reg]:
-        """The rounded product and its exact error."""
+        """(the rounded product, its exact error)."""
         product = a * b
         if self.has(self.target.has_fma, a):
             return product, self.fma(a, b, -product)
@@ -318,7 +316,7 @@ class Arithmetic:
     def magic(self, x: Reg) -> float:
         """The constant 1.5 * 2**fraction.
 
-        Adding it to a small number rounds that to an integer, which is then in the low bits.
+        Adding it to a small number rounds the number to an integer, which is then in the low bits of the sum.
         """
         return 1.5 * 2.0 ** FRACTION[x.element]
 
@@ -381,7 +379,8 @@ class Arithmetic:
     # -- functions of the module -------------------------------------------------------------------------
 
     def outlined(self, name: str, body: Callable[..., tuple[Reg, ...]], *args: Reg) -> tuple[Reg, ...]:
-        """`body(*args)` as a call of a function in the module, written once per name and operand types.
+        """Calls a function of the module that computes `body(*args)`; it is written once per name and operand
+        types.
 
         For long or rare code. The body may have branches and loops; it must depend on its operands only.
         """

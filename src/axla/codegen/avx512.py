@@ -63,7 +63,7 @@ def to_integers(x: Reg, nearest: bool) -> Reg:
     f, kind = x.m.f, vector("i32", 16)
     name = f"llvm.x86.avx512.mask.cvt{'' if nearest else 't'}ps2dq.512"
     f.module.declare(name, f"declare {kind} @{name}({x.type}, {kind}, i16, i32 immarg)")
-    rounding = f.const("i32", 4)  # the current mode
+    rounding = f.const("i32", 4)  # the current rounding mode
     return x.m.reg(f.call(kind, name, x.ssa, f.zero(kind), f.const("i16", -1), rounding))
 
 
@@ -92,7 +92,7 @@ def _call(operation: str, operands: list[Reg], immediate: int | None, masked: bo
 
 
 def _widened(x: Reg) -> Reg:
-    """x as the low lanes of 128 bits, where it has fewer."""
+    """Extends x to 128 bits, whose low lanes it becomes; returns x itself if it has no fewer bits."""
     f = x.m.f
     count = 128 // _WIDTH[x.element]
     if x.lanes >= count:

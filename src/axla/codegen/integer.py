@@ -85,7 +85,7 @@ def remainder(a: Reg, b: Reg, dtype: DType) -> Reg:
         return _apart(
             b, dtype, lambda: m.select(zero, a, 0), lambda: a.srem(b) if dtype.is_signed else a.urem(b)
         )
-    # A remainder by -1 is 0, as is one by 1, which does not overflow.
+    # The remainder by -1 is 0, as is that by 1; the division by 1 cannot overflow.
     divisor = m.select(zero | b.eq(-1) if dtype.is_signed else zero, 1, b)
     if a.lanes > 1:
         rest = a - _quotient(a, divisor, dtype) * divisor
@@ -165,7 +165,7 @@ def count_leading_zeros(x: Reg, dtype: DType) -> Reg:
 
 
 def power(a: Reg, b: Reg, dtype: DType) -> Reg:
-    """a ** b by repeated squaring, wrapping around; a negative exponent gives 0, except for bases 1 and -1.
+    """a ** b by repeated squaring, wrapping around; for a negative exponent 0, except for bases 1 and -1.
 
     XLA uses only six bits of the exponent, and takes an unsigned one of a byte or more with its highest bit
     set as negative. Larger exponents overflow for every base but 0, 1 and -1, so programs cannot rely on the

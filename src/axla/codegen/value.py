@@ -165,7 +165,7 @@ class Values:
         return self.f.const(kind, whole)
 
     def wrap(self, dtype: DType, parts: Sequence[Ssa]) -> Value:
-        """A value from registers that already have the form of its type."""
+        """Makes a value from registers that already have the form of its type."""
         return Value(dtype, lane_count(parts[0].type), tuple(parts))
 
     def splat(self, value: Value, lanes: int) -> Value:
@@ -259,7 +259,7 @@ class Values:
         return self._from_memory(dtype, raw)
 
     def _from_memory(self, dtype: DType, raw: Ssa) -> Value:
-        """The value of a real type, from a register with its memory form."""
+        """Converts a loaded register to a value of a real type."""
         bits = self.m.reg(raw)
         if dtype.is_pred:
             bits = bits.ne(0)
@@ -272,7 +272,7 @@ class Values:
         return Value(dtype, bits.lanes, (bits.ssa,))
 
     def _to_memory(self, value: Value) -> Ssa:
-        """The memory form of a real value."""
+        """Converts a value of a real type to the register that is stored for it."""
         dtype, x = value.dtype, self.m.reg(value.ssa)
         if dtype.is_pred:
             return x.cast("zext", "i8").ssa
@@ -334,9 +334,9 @@ class Values:
     # -- conversions -------------------------------------------------------------------------------------
 
     def convert(self, x: Value, dtype: DType) -> Value:
-        """HLO's convert.
+        """Converts a value as HLO's convert does.
 
-        Conversions to integers saturate (NaN gives 0), those to pred test for != 0, those to smaller floats
+        Conversions to integers saturate (NaN becomes 0), those to pred test for != 0, those to smaller floats
         round to nearest even.
         """
         if x.dtype is dtype:
@@ -443,7 +443,7 @@ class Values:
                 halves = [reg.cast("fptrunc", "half") for reg in regs]
                 return self._real(dtype, tables.FLOATS[opcode](*halves).cast("fpext", "float"), exact=True)
             if opcode in tables.FLOATS:
-                if dtype is BF16 and opcode in _ORDERING:  # comparison before rounding
+                if dtype is BF16 and opcode in _ORDERING:  # compares unrounded values
                     wide = [self._unrounded.get(reg.ssa.text, reg) for reg in regs]
                     if wide != regs:
                         return Value(dtype, lanes, (self._rounded(tables.FLOATS[opcode](*wide), dtype).ssa,))
@@ -510,7 +510,7 @@ class Values:
         return bits ^ (bits >> (width - 1)).lshr(1)
 
     def select(self, pred: Value, a: Value, b: Value) -> Value:
-        """a where pred, else b. A pred of one lane selects whole values."""
+        """Selects `a` where `pred` holds, else `b`. A pred of one lane selects whole values."""
         a, b = self.together(a, b)
         if pred.lanes > a.lanes:
             a, b = self.splat(a, pred.lanes), self.splat(b, pred.lanes)

@@ -288,7 +288,7 @@ class _Lines:
         axis, source = self.axis, self.planes(side, exchanged=self.found.inverse)
         scale = self.found.scale if self.last else 1.0
         if axis.ends is not None and axis.kind == "half":
-            scale *= 2.0  # the transform has half the values
+            scale *= 2.0  # the transform has half as many values
 
         def scaled(at: Ssa, lanes: int) -> ComplexPair:
             x = source.load(at, lanes)

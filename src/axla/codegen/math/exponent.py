@@ -9,7 +9,7 @@ from axla.codegen.arithmetic import BIAS, FRACTION, Reg
 def split_exponent(x: Reg) -> tuple[Reg, Reg]:
     """(e, f) as floats with x = f * 2**e and 3/4 <= f < 3/2, for positive finite x.
 
-    Where `avx512.applies`, e and f are chosen such that arithmetic on them gives the right logarithm for
+    Where `avx512.applies`, e and f are chosen such that arithmetic on them computes the right logarithm for
     every x, special values included.
     """
     m = x.m

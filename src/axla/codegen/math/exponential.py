@@ -74,7 +74,7 @@ def exp(x: Reg) -> Reg:
     """
     m, k = x.m, _CONSTANTS[x.element]
     zero, nothing = x < k.least, m.number(x, 0.0)
-    if avx512.applies(x):  # scaling to far below all numbers is fast
+    if avx512.applies(x):  # results that underflow take no longer
         n, _, r = reduce(m.least(m.select(zero, m.number(x, 10.0 * k.least), x), k.most))
         return avx512.scalef(m.horner(r, (*k.exp, 1.0, 1.0)), n)
     n, shifted, r = reduce(m.least(m.select(zero, nothing, x), k.most))

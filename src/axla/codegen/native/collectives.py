@@ -78,7 +78,7 @@ SEAT = Struct(
 
 
 class Half(IntEnum):
-    """Which half of a collective a step runs: the start, the end, or both."""
+    """The half of a collective that a step runs: the start, the end, or both."""
 
     BOTH = 0
     START = 1

@@ -23,7 +23,7 @@ _FAULTS = {
 def emit(m: GlueModule) -> None:
     """Adds `NAME_acquire` and `NAME_release` for each lock, with checks if the module has them."""
     if m.checks:
-        m.variable("lock_key", "i32")  # of pthread_getspecific: a bit for each lock that the thread holds
+        m.variable("lock_key", "i32")  # key of pthread_getspecific: a bit for each lock that is held
         _check(m)
     for rank, name in enumerate(ORDER):
         m.variable(f"{name}_lock", "i32")

@@ -9,7 +9,7 @@ blocks, too.
     void axla_free(ptr, i64 bytes)        bytes as requested
     void axla_trim()                      returns all cached blocks to the system
 
-`memory_state` is a STATE.
+The global `memory_state` is a struct STATE.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ _FUNCTIONS = GlueFunctions()
 
 
 def emit(m: GlueModule) -> None:
-    """Adds the list to the module."""
+    """Adds the list of tasks and its functions to the module."""
     m.variable("tasks", f"[{_LIST.size} x i8]")
     _FUNCTIONS.emit(m)
 

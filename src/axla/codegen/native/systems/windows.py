@@ -63,7 +63,7 @@ class Pages:
             rights, old = c.c_uint32(_EXECUTE if code else _READ), c.c_uint32()
             place = c.c_void_p(self.address + start), c.c_size_t(end - start)
             if not _call("VirtualProtect", c.c_int, *place, rights, c.pointer(old)):
-                raise UnsupportedError("VirtualProtect refuses code")
+                raise UnsupportedError("VirtualProtect cannot protect code")
 
     def __del__(self) -> None:
         if self.address:
@@ -81,7 +81,7 @@ def at_fork(addresses: Sequence[int]) -> None:
 
 
 def emit(m: GlueModule) -> None:
-    """Emits what the glue needs of Windows: waiting on addresses, threads, clock, pages."""
+    """Emits the functions of the glue that depend on Windows: waiting on addresses, threads, clock, pages."""
     _FUNCTIONS.emit(m)
 
 
