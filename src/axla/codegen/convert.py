@@ -62,15 +62,17 @@ def _from_integer(x: Reg, source: DType, target: DType) -> Reg:
         return wrap(resize(x, source, register_element(target)), target)
     # Through f32 to the smaller floats, rounding twice, as XLA and ml_dtypes do.
     floating = x.cast("sitofp" if source.is_signed else "uitofp", register_element(target))
-    if target.bits >= 32 or source.is_pred or _exact(source, target):
+    if target.bits >= 32 or _exact(source, target):
         return floating
     return small_float.round_to(floating, target)
 
 
 def _exact(source: DType, target: DType) -> bool:
-    """Whether a small float type holds every value of an integer type."""
-    form = small_float.FORMATS[target.name]
-    return source.bits <= form.fraction + 1 and 2.0**source.bits <= form.largest
+    """Whether a small float type holds every value of pred, or of an integer type: one without a zero holds
+    none.
+    """
+    form, bits = small_float.FORMATS[target.name], 1 if source.is_pred else source.bits
+    return form.kind != small_float.SCALE and bits <= form.fraction + 1 and 2.0**bits <= form.largest
 
 
 def _from_float(x: Reg, source: DType, target: DType, nearest: Reg | None) -> Reg:
@@ -79,7 +81,7 @@ def _from_float(x: Reg, source: DType, target: DType, nearest: Reg | None) -> Re
     if target is F64:
         return x.cast("fpext", "double")
     if target is F32:
-        return x.cast("fptrunc", "float")  # the small types are f32 already
+        return x.cast("fptrunc", "float")  # values of smaller types are f32 in registers
     if source is F64:
         x = small_float.narrow_double(x)
     elif _contains(target, source):
@@ -100,7 +102,7 @@ def _contains(target: DType, source: DType) -> bool:
 
 
 def float_to_integer(x: Reg, target: DType, nearest: Reg | None = None) -> Reg:
-    """Converts to an integer: truncates and saturates; NaN gives 0. `nearest`: as for `convert`.
+    """Converts to an integer: truncates and saturates; NaN becomes 0. `nearest`: as for `convert`.
 
     In LLVM, fptosi and fptoui of values out of range are poison; a select that takes its other operand
     discards it.
