@@ -184,7 +184,7 @@ def test_a_label_of_zero_costs_nothing():
 
 
 @pytest.mark.parametrize("op, operands, attributes, message", [
-    ("MatMul", [np.ones((2, 3), f32), np.ones((2, 3), f32)], {}, "3 columns, not 2 as the rows"),
+    ("MatMul", [np.ones((2, 3), f32), np.ones((2, 3), f32)], {}, "3 columns, 2 rows"),
     ("BiasAdd", [np.ones((2, 3), f32), np.ones(2, f32)], {}, "bias has shape [2], wanted [3]"),
     ("Conv2D", [images([1, 2]), np.ones((1, 1, 3, 1), f32)], STEPS, "[1, 1, 3, 1] does not fit 1 features"),
     ("Conv2D", [images([1]), KERNEL], {"strides": [1] * 4, "padding": "VALID"}, "of size 3 does not fit"),

@@ -51,7 +51,7 @@ def _product(x: XlaOp, y: XlaOp, flipped: tuple[bool, bool], dtype: object = Non
     right = len(y.dims) - (1 if flipped[1] else 2)
     if x.dims[left] != y.dims[right]:
         raise VerifyError(
-            f"shapes {list(x.dims)} and {list(y.dims)}: {x.dims[left]} columns, not {y.dims[right]} as the rows"
+            f"{list(x.dims)} and {list(y.dims)} do not match: {x.dims[left]} columns, {y.dims[right]} rows"
         )
     same = list(range(len(y.dims) - 2))
     numbers = (([left], [right]), (same, same))
