@@ -33,7 +33,7 @@ def test_inlining_stops_growing(monkeypatch):
 def test_copies_for_each_caller_have_a_limit(monkeypatch):
     monkeypatch.setattr(inline, "CLONES", 5_000)
     module = nested(60, lambda x, k: f"f32[4] call({x}), to_apply=f{k}")
-    with pytest.raises(CompileError, match="copies of them take more than 5000 instructions") as raised:
+    with pytest.raises(CompileError, match="their copies add more than 5000 instructions") as raised:
         driver.run(module, [pipelines.flatten_call_graph])
     assert "flatten-call-graph" in raised.value.__notes__[0]
 

@@ -1,4 +1,4 @@
-"""Custom calls that only mark a place for passes of other backends (sharding, host offload); their result is
+"""Custom calls that are only markers for passes of other backends (sharding, host offload); their result is
 their operand.
 """
 
@@ -11,7 +11,7 @@ from axla.ir.graph import Instruction, Module
 
 
 def marker_removal(module: Module) -> None:
-    """Removes custom calls that mean nothing on one device."""
+    """Removes custom calls that have no effect on a single device."""
     for computation in module.computations:
         for inst in list(computation.instructions):
             op = inst.op
@@ -23,11 +23,11 @@ def marker_removal(module: Module) -> None:
 
 
 def check_marker(inst: Instruction) -> None:
-    """Raises UnsupportedError for a boundary between a whole array and its parts, where there is one
-    device.
+    """Raises UnsupportedError for a marker whose operand and result have different shapes: a whole array and
+    its parts, which needs several devices.
     """
     if inst.operands[0].shape.logical is not inst.shape.logical:
         raise UnsupportedError(
-            f"{inst!r} has on one side parts of the operands of the other; num_partitions of axla.compile "
-            "says on how many devices they are"
+            f"{inst!r} converts between a whole array and its parts; set num_partitions of axla.compile "
+            "to the number of devices"
         )
