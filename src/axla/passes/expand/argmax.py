@@ -24,9 +24,7 @@ from axla.passes.simplify.match import limits, uniform
 
 
 def argmax_rewriter(module: Module) -> None:
-    """Writes every argmax and argmin of which only the index is read as a reduction of values and one of
-    indices.
-    """
+    """Writes argmax and argmin, if only the index is read, as a reduction of values and one of indices."""
     expand(module, "argmax-rewriter", {Reduce: _rewrite})
 
 

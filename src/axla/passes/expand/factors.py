@@ -177,8 +177,8 @@ def _bitcast_convert(found: _Finder, op: Op) -> None:
 
 def _reshape(found: _Finder, op: Op) -> None:
     """The products of the first dimensions of either shape, and their greatest common divisors, are the
-    points at which elements can be divided. Adds a factor between successive points for the dimensions that contain
-    both points.
+    points at which elements can be divided. Adds a factor between successive points for the dimensions that
+    contain both points.
     """
     if 0 in found.dims(0):
         return

@@ -40,5 +40,5 @@ def map_inliner(module: Module) -> None:
 
 
 def expand_barriers(module: Module) -> None:
-    """Removes optimization barriers. Later passes must not simplify across them."""
+    """Removes optimization barriers. Passes that simplify across them must not run afterwards."""
     rewrite(module, RULES["optimization-barrier-expander"])
