@@ -141,7 +141,7 @@ def verify_rule(
         before = _variant(found[number % len(found)], draw, number, len(found))
         after = seeds.copy(before)
         made += [before, after]
-        session = rewrite.Session(strict=True, fast_math=fast)
+        session = rewrite.RuleRun(strict=True, fast_math=fast)
         with rewrite.session(session):
             try:
                 rewrite.rewrite(after, table)
@@ -167,7 +167,7 @@ def _firing(table: rewrite.Rules, known: set[str]) -> list[seeds.Seed]:
         ops = {type(i.op) for c in seed.module.computations for i in c.instructions}
         if Op not in table and not ops & table.keys():
             continue
-        session = rewrite.Session()
+        session = rewrite.RuleRun()
         with rewrite.session(session):
             try:
                 rewrite.rewrite(seeds.copy(seed.module), table)

@@ -8,7 +8,7 @@ from axla.core.errors import InvalidArgument
 from axla.hlo import AllReduce, AllToAll
 from axla.ir import devices
 from axla.ir.collectives import GroupMode, group_mode, member_count, member_of, processes
-from axla.ir.devices import Axis, Iota, IotaGroups, Mesh, MeshAxes, ReplicaGroups
+from axla.ir.devices import Axis, IotaDevices, IotaGroups, Mesh, MeshAxes, ReplicaGroups
 from axla.ir.op import OPS
 from axla.ir.sharding import Sharding, Tiles
 from axla.ir.verify import verify
@@ -28,7 +28,7 @@ def groups_of(text, replicas):
 def test_simplified_iotas_are_the_same_devices(seed):
     rng = np.random.default_rng(seed)
     sizes = rng.integers(1, 5, rng.integers(1, 5))
-    iota = Iota(tuple(sizes.tolist()), tuple(rng.permutation(len(sizes)).tolist()))
+    iota = IotaDevices(tuple(sizes.tolist()), tuple(rng.permutation(len(sizes)).tolist()))
     wanted = np.arange(len(iota)).reshape(iota.reshape).transpose(iota.order).reshape(-1)
     np.testing.assert_array_equal(iota.array(), wanted)
     np.testing.assert_array_equal(iota.simplified().array(), wanted)
@@ -60,7 +60,7 @@ def test_groups_of_every_form_have_one_text_and_one_message(text, listed):
 
 def test_groups_of_a_million_devices_are_not_written_out(monkeypatch):
     monkeypatch.setattr(devices, "_rows", None)
-    monkeypatch.setattr(Iota, "array", None)
+    monkeypatch.setattr(IotaDevices, "array", None)
     groups = groups_of("[1024,1024]<=[1024,1024]T(1,0)", 1 << 20)
     module = parse_hlo(REDUCE.format(groups, 1 << 20))
     verify(module)
@@ -78,12 +78,12 @@ def test_more_devices_than_are_listed_are_kept_but_not_written_out():
 @pytest.mark.parametrize(
     ("make", "said"),
     [
-        (lambda: Iota((2, 2), (0, 0)), "not an order of the 2 dimensions"),
-        (lambda: Iota((2, 0), (0, 1)), "a size of 0"),
+        (lambda: IotaDevices((2, 2), (0, 0)), "not an order of the 2 dimensions"),
+        (lambda: IotaDevices((2, 0), (0, 1)), "a size of 0"),
         (lambda: Mesh((("a", 2), ("a", 2))), "axes of different names"),
         (lambda: Mesh((("a", 2),), (0, 0)), "each once"),
-        (lambda: Mesh((("a", 2),), Iota.of((3,))), "each once"),
-        (lambda: IotaGroups(2, 3, Iota.of((8,))), "8 devices do not spread"),
+        (lambda: Mesh((("a", 2),), IotaDevices.of((3,))), "each once"),
+        (lambda: IotaGroups(2, 3, IotaDevices.of((8,))), "8 devices do not spread"),
         (lambda: MeshAxes(Mesh((("a", 4),)), (Axis("b"),)), "'b' is not one of the axes a"),
         (lambda: MeshAxes(Mesh((("a", 4),)), (Axis("a", 3, 2),)), "divide the axis a of 4"),
         (lambda: MeshAxes(Mesh((("a", 4),)), (Axis("a"), Axis("a", 2, 2))), "that are different"),
@@ -127,7 +127,7 @@ def test_every_collective_says_what_its_members_get():
 
 def test_equal_shardings_are_equal_values():
     one, other = read_sharding("devices=[2,4]<=[2,4]T(0,1)"), read_sharding("devices=[2,4] <= [8]")
-    assert one == other == Sharding(Tiles((2, 4), Iota.of((8,)))) and hash(one) == hash(other)
+    assert one == other == Sharding(Tiles((2, 4), IotaDevices.of((8,)))) and hash(one) == hash(other)
     many = read_sharding("devices=[1024,1,1024]<=[1024,1024]T(1,0) last_tile_dim_replicate")
     assert str(many) == "devices=[1024,1,1024]<=[1024,1024]T(1,0) last_tile_dim_replicate"
     module = parse_hlo(f"ENTRY e {{ ROOT p = f32[4,4] parameter(0), sharding={{{many}}} }}")

@@ -16,6 +16,7 @@ from axla.lowering.pipeline import compile_program, constants_segment
 from axla.program.memory import Allocation, AllocationKind, BufferSlice, MemorySpace
 from axla.program.program import Program, all_steps
 from axla.program.steps import (
+    ArrayValue,
     BranchStep,
     CopyStep,
     KernelStep,
@@ -23,7 +24,6 @@ from axla.program.steps import (
     RegisterStep,
     StoreStep,
     TransferStep,
-    Value,
 )
 from axla.target.identity import identity
 from axla.target.machine import cpu_target, with_features
@@ -206,7 +206,7 @@ def test_what_no_cpu_runs_is_refused():
     x = program.parameters[0]
     assert x is not None
     host = Allocation(AllocationKind.WORKSPACE, 0, 0, space=MemorySpace.HOST)
-    away = Value(x.name, x.shape, BufferSlice(host, 0, 256))
+    away = ArrayValue(x.name, x.shape, BufferSlice(host, 0, 256))
     assert away.place is not None and away.place.space is MemorySpace.HOST
     with pytest.raises(UnsupportedError, match="TransferStep"):
         llvm_modules(replace(program, steps=(TransferStep("t", x, away),)), host_target())

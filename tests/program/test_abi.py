@@ -10,10 +10,10 @@ import pytest
 
 from axla.core.status import FRAME_ERRORS
 from axla.program import abi
-from axla.program.abi import Field, Struct
+from axla.program.abi import CField, Struct
 
 MIXED = Struct("axla_mixed", "Padding in the middle and at the end.",
-    Field("a", "i8", ""), Field("b", "i64", ""), Field("c", "i32", "", count=3), Field("d", "i8", ""),
+    CField("a", "i8", ""), CField("b", "i64", ""), CField("c", "i32", "", count=3), CField("d", "i8", ""),
 )  # fmt: skip
 
 

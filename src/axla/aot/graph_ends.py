@@ -17,7 +17,7 @@ from axla.ir.clone import clone_module
 from axla.ir.graph import Alias, Computation, Instruction, Module
 from axla.ir.traverse import below, post_order
 
-Index = tuple[int, ...]
+LeafPath = tuple[int, ...]
 
 
 def flattened(module: Module) -> Module:
@@ -27,7 +27,7 @@ def flattened(module: Module) -> Module:
     copy = clone_module(module)
     entry = copy.entry
     old = list(entry.parameters)
-    numbers: dict[tuple[int, Index], int] = {}
+    numbers: dict[tuple[int, LeafPath], int] = {}
     for number, parameter in enumerate(old):
         for index, _ in indexed_leaves(parameter.shape):
             numbers[number, index] = len(numbers)
@@ -67,7 +67,7 @@ def _apart(entry: Computation, parameter: Instruction, number: int) -> list[Inst
     return leaves
 
 
-def result_indices(module: Module) -> list[Index]:
+def result_indices(module: Module) -> list[LeafPath]:
     """The positions of result leaves in the result."""
     return [index for index, leaf in indexed_leaves(module.entry.root.shape) if isinstance(leaf, Shape)]
 
@@ -79,7 +79,7 @@ def array_shape(value: Instruction, what: str) -> Shape:
     return value.shape
 
 
-def element(value: Instruction, index: Index) -> Instruction:
+def element(value: Instruction, index: LeafPath) -> Instruction:
     """A part of a value: the operand if it is a tuple instruction, else a get-tuple-element."""
     for k in index:
         if isinstance(value.op, Tuple):

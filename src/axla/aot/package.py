@@ -15,7 +15,7 @@ from axla.core.dataclass import dataclass
 from axla.core.errors import InternalError, InvalidArgument
 from axla.runtime.manifest import read_manifest
 
-Contents = dict[str, str | bytes]
+Files = dict[str, str | bytes]
 
 _WEIGHTS = ("_weights.o", ".weights", "_loader.c", "_loader.h", "_variables.safetensors")
 
@@ -74,9 +74,9 @@ def neighbours(folder: Path, prefix: str, written: Sequence[str]) -> list[str]:
     return found
 
 
-def merged(*parts: Mapping[str, str | bytes]) -> Contents:
+def merged(*parts: Mapping[str, str | bytes]) -> Files:
     """The files of several writers; no file may come from two."""
-    found: Contents = {}
+    found: Files = {}
     for part in parts:
         for name, contents in part.items():
             if found.setdefault(name, contents) != contents:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from axla.analysis.cost import cost
 from axla.aot.library import CompiledLibrary, LibraryFunction, LibraryValue, Weights
 from axla.aot.metadata import manifest
-from axla.codegen.object_files import Sizes, sizes, symbols
+from axla.codegen.object_files import CodeSizes, sizes, symbols
 
 
 def write(library: CompiledLibrary) -> dict[str, str | bytes]:
@@ -66,11 +66,11 @@ def _kinds(function: LibraryFunction) -> list[tuple[str, tuple[LibraryValue, ...
     return [(what, values) for what, values in rows if values]
 
 
-def _code(library: CompiledLibrary) -> Sizes:
+def _code(library: CompiledLibrary) -> CodeSizes:
     """The size of P.o without the constants segment, in bytes."""
     found = sizes(library.image)
     inside = len(library.constants) if library.weights is Weights.OBJECT else 0
-    return Sizes(found.code, found.data - inside)
+    return CodeSizes(found.code, found.data - inside)
 
 
 def _work(library: CompiledLibrary) -> Iterator[str]:

@@ -26,7 +26,7 @@ from axla.runtime.profiled import ProfiledCall
 from axla.runtime.program import LoadedProgram
 from axla.runtime.queue import Task, own_queue
 
-Image = bytes | Sequence[bytes]
+ObjectFiles = bytes | Sequence[bytes]
 
 
 def run_together(
@@ -65,7 +65,7 @@ class NativeExecutable(Executable):
     __slots__ = ("_images", "_loaded", "_others", "_engine", "_native_call", "_flat", "_places")
 
     def __init__(
-        self, image: Image, interface: Interface, constants: bytes | memoryview | None = None,
+        self, image: ObjectFiles, interface: Interface, constants: bytes | memoryview | None = None,
         functions: Mapping[str, int] | None = None, **more: Any,
     ) -> None:  # fmt: skip
         super().__init__(interface, **more)

@@ -26,7 +26,7 @@ from axla.runtime.grid import Grid
 from axla.runtime.program import LoadedProgram
 from axla.text.parser import parse_hlo
 
-Compiled = Callable[[Module, CompileOptions], Packed]
+CompileFunction = Callable[[Module, CompileOptions], Packed]
 """A function that compiles a module to machine code."""
 _devices = itertools.count(1 << 20, 1 << 10)
 """The first of those of programs that a run calls, which keeps its own busy."""
@@ -35,7 +35,7 @@ _devices = itertools.count(1 << 20, 1 << 10)
 class Programs:
     """Programs on cpu, by replica and partition, on consecutive devices from `first` on."""
 
-    def __init__(self, rows: Sequence[Sequence[Module]], compiled: Compiled, first: int = 0) -> None:
+    def __init__(self, rows: Sequence[Sequence[Module]], compiled: CompileFunction, first: int = 0) -> None:
         self.counts = len(rows), len(rows[0])
         options = CompileOptions(num_replicas=self.counts[0], num_partitions=self.counts[1])
         made = {module: compiled(module, options) for row in rows for module in row}
@@ -52,7 +52,7 @@ class Programs:
         return run_together(self.programs, arguments, grid, ExecuteOptions(deadline))
 
 
-def run_parallel(compiled: Compiled, *operands: Any, site: CallSite) -> Any:
+def run_parallel(compiled: CompileFunction, *operands: Any, site: CallSite) -> Any:
     """Runs the programs in the configuration of a call; returns their results, concatenated."""
     programs, infeed = _programs(compiled, site.config)
     rest = iter(operand for operand in operands if operand is not None)  # not tokens
@@ -67,7 +67,7 @@ def run_parallel(compiled: Compiled, *operands: Any, site: CallSite) -> Any:
 
 
 @lru_cache(maxsize=64)
-def _programs(compiled: Compiled, config: str) -> tuple[Programs, list[Module]]:
+def _programs(compiled: CompileFunction, config: str) -> tuple[Programs, list[Module]]:
     said = json.loads(config)
     modules = [parse_hlo(text) for text in said["texts"]]
     rows = [[modules[n] for n in row] for row in said["programs"]]

@@ -15,7 +15,7 @@ from axla.core.shape import Shape
 from axla.ir.attributes import CONVOLUTION_DIMENSIONS, ConvDims, Window
 from axla.ir.op import reject
 
-Padding = Sequence[tuple[int, int]]
+WindowPadding = Sequence[tuple[int, int]]
 
 
 def window_padding_type_to_pad_values(
@@ -40,7 +40,7 @@ def window_padding_type_to_pad_values(
 
 
 def _window(
-    size: Sequence[int], strides: Sequence[int], padding: Padding, base_dilations: Sequence[int] = (),
+    size: Sequence[int], strides: Sequence[int], padding: WindowPadding, base_dilations: Sequence[int] = (),
     window_dilations: Sequence[int] = (), reversal: Sequence[bool] | None = None,
 ) -> Window:  # fmt: skip
     pads = tuples(padding, "padding", "(low, high) per dimension", integer, integer)
@@ -62,8 +62,8 @@ def _window(
 
 
 def ConvGeneralDilated(
-    lhs: object, rhs: object, window_strides: Sequence[int], padding: Padding, lhs_dilation: Sequence[int],
-    rhs_dilation: Sequence[int], dimension_numbers: ConvolutionDimensionNumbers,
+    lhs: object, rhs: object, window_strides: Sequence[int], padding: WindowPadding,
+    lhs_dilation: Sequence[int], rhs_dilation: Sequence[int], dimension_numbers: ConvolutionDimensionNumbers,
     feature_group_count: int = 1, batch_group_count: int = 1, precision_config: PrecisionConfig | None = None,
     preferred_element_type: Any = None, window_reversal: Sequence[bool] | None = None,
 ) -> XlaOp:  # fmt: skip
@@ -77,7 +77,7 @@ def ConvGeneralDilated(
 
 
 def ConvGeneral(
-    lhs: object, rhs: object, window_strides: Sequence[int], padding: Padding,
+    lhs: object, rhs: object, window_strides: Sequence[int], padding: WindowPadding,
     dimension_numbers: ConvolutionDimensionNumbers, feature_group_count: int = 1, batch_group_count: int = 1,
     precision_config: PrecisionConfig | None = None, preferred_element_type: Any = None,
 ) -> XlaOp:  # fmt: skip
@@ -89,8 +89,8 @@ def ConvGeneral(
 
 
 def ConvWithGeneralPadding(
-    lhs: object, rhs: object, window_strides: Sequence[int], padding: Padding, feature_group_count: int = 1,
-    batch_group_count: int = 1, precision_config: PrecisionConfig | None = None,
+    lhs: object, rhs: object, window_strides: Sequence[int], padding: WindowPadding,
+    feature_group_count: int = 1, batch_group_count: int = 1, precision_config: PrecisionConfig | None = None,
     preferred_element_type: Any = None,
 ) -> XlaOp:  # fmt: skip
     """A convolution of {batch, feature, space...} with {output feature, input feature, space...}."""
@@ -191,7 +191,7 @@ def ReduceWindow(
 def ReduceWindowWithGeneralPadding(
     operand: Any, init_value: Any, computation: object, window_dimensions: Sequence[int],
     window_strides: Sequence[int], base_dilations: Sequence[int], window_dilations: Sequence[int],
-    padding: Padding,
+    padding: WindowPadding,
 ) -> XlaOp:  # fmt: skip
     """Combines the elements in each position of a window over one array, or over a list of arrays at once."""
     values, _ = _data_and_inits(operand, init_value)
@@ -229,7 +229,7 @@ def SelectAndScatter(
 
 def SelectAndScatterWithGeneralPadding(
     operand: object, select: object, window_dimensions: Sequence[int], window_strides: Sequence[int],
-    padding: Padding, source: object, init_value: object, scatter: object,
+    padding: WindowPadding, source: object, init_value: object, scatter: object,
 ) -> XlaOp:  # fmt: skip
     """Combines each element of `source` with the element that `select` chooses in the corresponding
     window.

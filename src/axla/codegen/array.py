@@ -17,7 +17,7 @@ SHORT_ROW = 8
 """The same where lanes read a column of whole rows: other columns are found in the same vectors."""
 
 
-class Array:
+class DenseArray:
     """A dense row-major array at `pointer`. `readonly`: nothing writes to it while the function runs.
     `align`: a number of bytes that divides its address, if more is known than the alignment of an element.
     """

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 import axla.hlo as hlo
 from axla.codegen import integer
-from axla.codegen.array import Array
+from axla.codegen.array import DenseArray
 from axla.codegen.bitcast import bitcast_convert
 from axla.codegen.index import AnyIndex, Index, delinearize, linear, placed
 from axla.codegen.position import index_value, inside_everywhere
@@ -45,7 +45,7 @@ def _constant(e: Elements, inst: Instruction[hlo.Constant], index: Indices) -> V
     if len(numbers) == len(index):
         return e.values.constant(dtype, literal.array[numbers])
     pointer = e.f.data(bytes(bytes_in(literal.array, e.f.module.byte_order)))
-    return Array(e.values, pointer, dtype, literal.array.shape).load(index, e.lanes)
+    return DenseArray(e.values, pointer, dtype, literal.array.shape).load(index, e.lanes)
 
 
 def _get_tuple_element(e: Elements, inst: Instruction[hlo.GetTupleElement], index: Indices) -> Value:

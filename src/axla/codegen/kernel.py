@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from math import prod
 
-from axla.codegen.array import Array
+from axla.codegen.array import DenseArray
 from axla.codegen.distribute import Distribution, kernel_function
 from axla.codegen.element import Elements, reshape_index
 from axla.codegen.function import ForLoop, LlvmFunction, LlvmModule, Ssa
@@ -32,7 +32,7 @@ from axla.target.machine import Target
 LARGEST_32_BIT = (1 << 31) - (1 << 16)
 """Elements of an array where indices have 32 bits: an index one step behind the end must not overflow."""
 
-Storing = tuple[Array, tuple[AnyIndex, ...], Value]
+Storing = tuple[DenseArray, tuple[AnyIndex, ...], Value]
 
 
 class KernelWriter:
@@ -56,7 +56,7 @@ class KernelWriter:
         """A writer for another function, which receives the kernel's buffers."""
         return KernelWriter(self.share.inside(f), self.kernel, self.target, self.phase)
 
-    def _array(self, slot: int, shape: Shape, readonly: bool) -> Array:
+    def _array(self, slot: int, shape: Shape, readonly: bool) -> DenseArray:
         if shape.size > LARGEST_32_BIT and self.f.module.index_type == "i32":
             raise UnsupportedError(
                 f"{self.kernel.name}: {shape} has {shape.size} elements; indices on {self.target.name} have "
@@ -65,7 +65,7 @@ class KernelWriter:
         # On the host, arguments may be anywhere; arrays of devices are aligned.
         align = self.target.access_bytes or 1
         place = self.share.argument(slot)
-        return Array(self.values, place, shape.dtype, shape.dims, readonly=readonly, align=align)
+        return DenseArray(self.values, place, shape.dtype, shape.dims, readonly=readonly, align=align)
 
     def scratch(self, offset: int = 0) -> Ssa:
         """The address of the kernel's scratch memory, `offset` bytes in."""
@@ -75,10 +75,10 @@ class KernelWriter:
         """The address of this call's part of scratch memory: `size` bytes per step, from `offset` on."""
         return self.f.gep("i8", self.scratch(offset), self.f.mul(self.share.begin, size))
 
-    def local_array(self, dtype: DType, dims: Sequence[int]) -> Array:
+    def local_array(self, dtype: DType, dims: Sequence[int]) -> DenseArray:
         """An array that the threads of a step share, in local memory."""
         address = self.share.local(prod(dims) * dtype.itemsize)
-        return Array(self.values, address, dtype, dims, readonly=False)
+        return DenseArray(self.values, address, dtype, dims, readonly=False)
 
     @contextmanager
     def steps(self, *sizes: int) -> Iterator[tuple[AnyIndex, ...]]:
@@ -141,7 +141,7 @@ class KernelWriter:
             found.extend((o, here, v) for o, v in zip(outputs, e.all(root, here), strict=True))
         return found
 
-    def outputs_of(self, number: int) -> list[Array]:
+    def outputs_of(self, number: int) -> list[DenseArray]:
         """The outputs of a root; a variadic reduce has several."""
         counts = [root.shape.leaf_count for root in self.roots]
         first = sum(counts[:number])

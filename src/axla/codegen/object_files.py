@@ -32,7 +32,7 @@ class Symbols:
 
 
 @dataclass(frozen=True, slots=True)
-class Sizes:
+class CodeSizes:
     """Sizes in bytes of loaded sections: code, and tables with constants."""
 
     code: int
@@ -46,10 +46,10 @@ def symbols(image: bytes) -> Symbols:
     return Symbols(defined, frozenset(name for name, is_defined in rows if not is_defined) - defined)
 
 
-def sizes(image: bytes) -> Sizes:
+def sizes(image: bytes) -> CodeSizes:
     """The sizes of an object file; ValueError if it is not one."""
     rows = _rows(image, 1)
-    return Sizes(*(sum(size for size, is_code in rows if is_code is wanted) for wanted in (True, False)))
+    return CodeSizes(*(sum(size for size, is_code in rows if is_code is wanted) for wanted in (True, False)))
 
 
 def _rows(image: bytes, which: int) -> list:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from math import prod
 
-from axla.codegen.array import Array
+from axla.codegen.array import DenseArray
 from axla.codegen.element import Elements
 from axla.codegen.function import ForLoop, Ssa
 from axla.codegen.kernel import KernelWriter
@@ -63,13 +63,13 @@ class Reduction(Reducing):
 
 def scratch_arrays(
     k: KernelWriter, reductions: Sequence[Reduction], dims: Sequence[int]
-) -> list[list[Array]]:
+) -> list[list[DenseArray]]:
     """For each reduction and accumulator, an array of these sizes in the kernel's scratch memory."""
     found, offset = [], 0
     for r in reductions:
         here = []
         for dtype in r.accumulators:
-            here.append(Array(k.values, k.scratch(offset), dtype, dims, readonly=False))
+            here.append(DenseArray(k.values, k.scratch(offset), dtype, dims, readonly=False))
             offset += aligned(prod(dims) * dtype.itemsize)
         found.append(here)
     return found

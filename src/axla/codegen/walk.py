@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Sequence
 from math import prod
 from typing import Any
 
-from axla.codegen.array import Array
+from axla.codegen.array import DenseArray
 from axla.codegen.function import LlvmFunction
 from axla.codegen.index import AnyIndex, Index, index_key, linear
 from axla.codegen.value import Value, ValueGroup, Values, merged, parts_of, rebuilt
@@ -61,9 +61,9 @@ class Elements:
         """The lane count of an element at `index`."""
         return max(self.least, widest(index))
 
-    def bind(self, inst: Instruction, leaf: ElementSource | Array | Value | ValueGroup) -> None:
+    def bind(self, inst: Instruction, leaf: ElementSource | DenseArray | Value | ValueGroup) -> None:
         """Sets the source of an instruction's value (usually a parameter)."""
-        if isinstance(leaf, Array):
+        if isinstance(leaf, DenseArray):
             self.leaves[inst] = lambda index: leaf.load(index, self.lanes)
         else:
             self.leaves[inst] = leaf if callable(leaf) else lambda index: leaf

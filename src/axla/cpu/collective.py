@@ -18,7 +18,7 @@ from axla.cpu.places import ValuePlaces
 from axla.program import abi
 from axla.program.interface import Interface, RendezvousKey
 from axla.program.kernels import Kernel
-from axla.program.steps import CollectiveStep, Value
+from axla.program.steps import ArrayValue, CollectiveStep
 
 _PARTS = {
     "all-reduce": PartKind.FOLD, "reduce-scatter": PartKind.FOLD_OWN, "all-gather": PartKind.GATHER,
@@ -158,8 +158,8 @@ def description(entry: ValuePlaces, step: CollectiveStep, folds: list[Kernel]) -
 def _moved(
     part: PartKind,
     step: CollectiveStep,
-    operand: Value,
-    result: Value,
+    operand: ArrayValue,
+    result: ArrayValue,
     members: int,
     kernel: Kernel | None,
 ) -> list[int]:
@@ -178,7 +178,7 @@ def _moved(
     return [rows, block, total]
 
 
-def _rows(value: Value) -> list[int]:
+def _rows(value: ArrayValue) -> list[int]:
     """An array as rows along its first dimension."""
     rows, total = value.shape.dims[0], value.shape.byte_size
     return [rows, total // max(rows, 1), total]

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from axla.codegen.function import LlvmModule, Ssa
 from axla.codegen.index import AnyIndex
-from axla.codegen.value import Value as Element
+from axla.codegen.value import Value
 from axla.core.errors import UnsupportedError
 from axla.cpu.collective import emit_collective
 from axla.cpu.custom_call import emit_custom_call
@@ -20,7 +20,7 @@ from axla.kernels.plan import Phase
 from axla.program import abi
 from axla.program import steps as kinds
 from axla.program.program import Program
-from axla.program.steps import Branch, Step, Value
+from axla.program.steps import ArrayValue, Branch, Step
 from axla.target.machine import Target
 
 ENTRY = "axla_entry"
@@ -67,7 +67,7 @@ class EntryWriter(ValuePlaces):
         def enter(parts: Sequence[Ssa]) -> None:
             self.define_all([one.parameter for one in carried], parts)
 
-        def condition() -> Element:
+        def condition() -> Value:
             self.steps(step.condition)
             return self.scalar(step.test)
 
@@ -93,11 +93,11 @@ class EntryWriter(ValuePlaces):
         parts = self.choose(self.scalar(step.selector), [side(branch) for branch in step.branches])
         self.define_all(results, parts)
 
-    def parts(self, values: Sequence[Value]) -> list[Ssa]:
+    def parts(self, values: Sequence[ArrayValue]) -> list[Ssa]:
         """The registers that hold the elements of values, one after the other."""
         return [part for value in values for part in registers_of(self.elements(value))]
 
-    def define_all(self, values: Sequence[Value], parts: Sequence[Ssa]) -> None:
+    def define_all(self, values: Sequence[ArrayValue], parts: Sequence[Ssa]) -> None:
         """Defines values by registers, as `parts` lists them."""
         for value, elements in zip(values, from_registers([v.shape for v in values], parts), strict=True):
             self.define(value, elements)

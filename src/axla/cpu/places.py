@@ -5,24 +5,23 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Sequence
 
-from axla.codegen.array import Array
+from axla.codegen.array import DenseArray
 from axla.codegen.element import Elements, Indices
 from axla.codegen.function import LlvmFunction, LlvmModule, Ssa
 from axla.codegen.index import Index, index_key
-from axla.codegen.value import Value as Element
-from axla.codegen.value import Values, register_types
+from axla.codegen.value import Value, Values, register_types
 from axla.core.errors import InternalError
 from axla.core.shape import Shape, strides
 from axla.program.interface import array_numbers
 from axla.program.memory import AllocationKind, BufferSlice
 from axla.program.program import Program
-from axla.program.steps import Value
+from axla.program.steps import ArrayValue
 from axla.target.machine import Target
 
 FEW = 4
 """Parameters, or results, whose addresses are worth a register around loops."""
 
-Read = Callable[[Indices], Element]
+Read = Callable[[Indices], Value]
 
 
 class ElementReader:
@@ -32,12 +31,12 @@ class ElementReader:
 
     __slots__ = ("shape", "read", "whole")
 
-    def __init__(self, shape: Shape, read: Read, whole: Element | None = None):
+    def __init__(self, shape: Shape, read: Read, whole: Value | None = None):
         self.shape = shape
         self.read = read
         self.whole = whole
 
-    def elements(self) -> list[Element]:
+    def elements(self) -> list[Value]:
         """Reads all elements, in row-major order."""
         return [self.read(index) for index in indices(self.shape)]
 
@@ -54,8 +53,8 @@ class ValuePlaces:
         self.values = Values(self.f, target, straight=True)
         self.e = Elements(self.values, 1, scalar=True)
         self.polled = 0  # of the function's code, what is written up to the last poll
-        self._registers: dict[str, list[Element]] = {}  # of values that are in registers, in row-major order
-        self._leaves: dict[Value, ElementReader] = {}  # of values that are in memory
+        self._registers: dict[str, list[Value]] = {}  # of values that are in registers, in row-major order
+        self._leaves: dict[ArrayValue, ElementReader] = {}  # of values that are in memory
         self._numbers = {
             AllocationKind.PARAMETER: array_numbers(program.parameters),
             AllocationKind.RESULT: array_numbers(program.results),
@@ -93,9 +92,9 @@ class ValuePlaces:
         place = f.gep("ptr", self.field("functions"), f.const("i64", number))
         return f.load("ptr", place, 8, readonly=True)
 
-    def array(self, place: BufferSlice, shape: Shape) -> Array:
+    def array(self, place: BufferSlice, shape: Shape) -> DenseArray:
         """A view of a slice as an array in row-major order."""
-        return Array(self.values, self.pointer(place), shape.dtype, shape.dims, readonly=False)
+        return DenseArray(self.values, self.pointer(place), shape.dtype, shape.dims, readonly=False)
 
     def pause(self) -> None:
         """Polls for cancellation after many values, which begins a new basic block."""
@@ -105,7 +104,7 @@ class ValuePlaces:
 
     # -- values ------------------------------------------------------------------------------------------
 
-    def leaf(self, value: Value) -> ElementReader:
+    def leaf(self, value: ArrayValue) -> ElementReader:
         """How a value is read: from registers, if it is there, else from its slice."""
         held = self._registers.get(value.name)
         if held is not None and (value.place is None or all(map(_is_open, held))):
@@ -115,24 +114,24 @@ class ValuePlaces:
             found = self._leaves[value] = self.memory(value)
         return found
 
-    def elements(self, value: Value) -> list[Element]:
+    def elements(self, value: ArrayValue) -> list[Value]:
         """Reads all elements of a value, in row-major order."""
         return self.leaf(value).elements()
 
-    def scalar(self, value: Value) -> Element:
+    def scalar(self, value: ArrayValue) -> Value:
         """Reads the only element of a value of rank 0."""
         return self.leaf(value).read(())
 
-    def define(self, value: Value, elements: list[Element]) -> None:
+    def define(self, value: ArrayValue, elements: list[Value]) -> None:
         """Records that the value is in registers."""
         self._registers[value.name] = elements
 
-    def memory(self, value: Value) -> ElementReader:
+    def memory(self, value: ArrayValue) -> ElementReader:
         """Returns a reader of a value in memory that loads each element at its first read."""
         # Its address is computed where it is read: a program may have many parameters that it hardly uses.
-        known: dict[tuple, Element] = {}
+        known: dict[tuple, Value] = {}
 
-        def read(index: Indices) -> Element:
+        def read(index: Indices) -> Value:
             key = index_key(index)
             found = known.get(key)
             if found is None or not _is_open(found):
@@ -141,52 +140,52 @@ class ValuePlaces:
 
         return ElementReader(value.shape, read)
 
-    def held(self, shape: Shape, elements: Sequence[Element]) -> ElementReader:
+    def held(self, shape: Shape, elements: Sequence[Value]) -> ElementReader:
         """A leaf with known registers, in row-major order."""
-        table: dict[Indices, Element] = dict(zip(indices(shape), elements, strict=True))
+        table: dict[Indices, Value] = dict(zip(indices(shape), elements, strict=True))
 
-        def read(index: Indices) -> Element:
+        def read(index: Indices) -> Value:
             if all(isinstance(i, int) for i in index):
                 return table[index]
             return self.e.pick(shape.dims, lambda at: (table[at],), index)[0]
 
         return ElementReader(shape, read)
 
-    def packed(self, shape: Shape, whole: Element) -> ElementReader:
+    def packed(self, shape: Shape, whole: Value) -> ElementReader:
         """A leaf of one vector, in row-major order, or of one register that is every element."""
         if whole.lanes == 1:
             return ElementReader(shape, self.held(shape, [whole] * shape.size).read, whole)
 
-        def element(at: Indices) -> Element:
+        def element(at: Indices) -> Value:
             lane = sum(
                 i * step for i, step in zip(at, strides(shape.dims), strict=True) if isinstance(i, int)
             )
-            return Element(whole.dtype, 1, tuple(self.f.extract(part, lane) for part in whole.parts))
+            return Value(whole.dtype, 1, tuple(self.f.extract(part, lane) for part in whole.parts))
 
-        def read(index: Indices) -> Element:
+        def read(index: Indices) -> Value:
             if all(isinstance(i, int) for i in index):
                 return element(index)
             return self.e.pick(shape.dims, lambda at: (element(at),), index)[0]
 
         return ElementReader(shape, read, whole)
 
-    def vector(self, leaf: ElementReader) -> Element:
+    def vector(self, leaf: ElementReader) -> Value:
         """The elements of a leaf in one vector."""
         f, lanes = self.f, leaf.shape.size
         if leaf.whole is not None:
-            return Element(leaf.whole.dtype, lanes, tuple(f.splat(part, lanes) for part in leaf.whole.parts))
+            return Value(leaf.whole.dtype, lanes, tuple(f.splat(part, lanes) for part in leaf.whole.parts))
         found = [f.undef(type_) for type_ in register_types(leaf.shape.dtype, lanes)]
         for lane, element in enumerate(leaf.elements()):
             found = [f.insert(v, part, lane) for v, part in zip(found, element.parts, strict=True)]
-        return Element(leaf.shape.dtype, lanes, tuple(found))
+        return Value(leaf.shape.dtype, lanes, tuple(found))
 
-    def write(self, place: BufferSlice, shape: Shape, elements: Sequence[Element]) -> None:
+    def write(self, place: BufferSlice, shape: Shape, elements: Sequence[Value]) -> None:
         """Puts elements into a slice."""
         array = self.writable(place, shape)
         for index, element in zip(indices(shape), elements, strict=True):
             array.store(index, element)
 
-    def writable(self, place: BufferSlice, shape: Shape) -> Array:
+    def writable(self, place: BufferSlice, shape: Shape) -> DenseArray:
         """A view of a slice for writing; InternalError where the allocation is read only."""
         if not place.allocation.writable:
             raise InternalError(f"cpu: {place} is read only, and would be written")
@@ -220,7 +219,7 @@ class ValuePlaces:
 
     def loop(
         self, initial: Sequence[Ssa], enter: Callable[[Sequence[Ssa]], None],
-        condition: Callable[[], Element], body: Callable[[], list[Ssa]], is_short: bool = False,
+        condition: Callable[[], Value], body: Callable[[], list[Ssa]], is_short: bool = False,
     ) -> Sequence[Ssa]:  # fmt: skip
         """A loop that carries registers, which condition and body have after `enter`; gives them as they are
         at its end. A short condition is written twice, before the loop and at its end.
@@ -241,7 +240,7 @@ class ValuePlaces:
             loop.yield_(body())
         return loop.results
 
-    def choose(self, selector: Element, sides: Sequence[Callable[[], list[Ssa]]]) -> list[Ssa]:
+    def choose(self, selector: Value, sides: Sequence[Callable[[], list[Ssa]]]) -> list[Ssa]:
         """The registers that the selected side gives, which is found by halving."""
         f = self.f
         position = None if selector.dtype.is_pred else self._position(selector, len(sides))
@@ -263,17 +262,17 @@ class ValuePlaces:
 
         return among(0, len(sides) - 1)
 
-    def _position(self, selector: Element, count: int) -> Ssa:
+    def _position(self, selector: Value, count: int) -> Ssa:
         """The number of the branch. Out of range, negative included, means the last one."""
         inside = self.e.in_range(Index(self.f, self.values.to_index(selector)), 0, count)
         last = self.f.index(count - 1)
         known = self.values.to_index(selector)
-        if isinstance(inside, Element):
+        if isinstance(inside, Value):
             return self.f.select(inside.ssa, known, last)
         return known if inside else last
 
 
-def _is_open(element: Element) -> bool:
+def _is_open(element: Value) -> bool:
     """Whether the loop or branch that an element was made in has not ended."""
     return all(part.region.open for part in element.parts)
 
@@ -283,15 +282,15 @@ def indices(shape: Shape) -> list[tuple[int, ...]]:
     return list(itertools.product(*map(range, shape.dims))) if shape.size else []
 
 
-def registers_of(elements: Sequence[Element]) -> list[Ssa]:
+def registers_of(elements: Sequence[Value]) -> list[Ssa]:
     """The LLVM values of elements in order; a complex element has two."""
     return [part for element in elements for part in element.parts]
 
 
-def from_registers(shapes: Sequence[Shape], parts: Sequence[Ssa]) -> list[list[Element]]:
+def from_registers(shapes: Sequence[Shape], parts: Sequence[Ssa]) -> list[list[Value]]:
     """The elements of arrays whose registers stand one after the other."""
     rest = iter(parts)
     return [
-        [Element(s.dtype, 1, tuple(next(rest) for _ in register_types(s.dtype, 1))) for _ in range(s.size)]
+        [Value(s.dtype, 1, tuple(next(rest) for _ in register_types(s.dtype, 1))) for _ in range(s.size)]
         for s in shapes
     ]

@@ -10,8 +10,7 @@ import axla.hlo as hlo
 from axla.codegen.element import Elements
 from axla.codegen.function import Ssa
 from axla.codegen.scatter import scatter_elements
-from axla.codegen.value import Value as Element
-from axla.codegen.value import register_types
+from axla.codegen.value import Value, register_types
 from axla.core.shape import Shape, TupleShape
 from axla.cpu.places import ElementReader, ValuePlaces, from_registers, indices, registers_of
 from axla.ir.graph import Computation, Instruction
@@ -60,7 +59,7 @@ class _Registers:
             assert leaf is not None
             self.e.bind(inst, leaf.read)
 
-    def held(self, inst: Instruction, elements: Sequence[Sequence[Element]]) -> None:
+    def held(self, inst: Instruction, elements: Sequence[Sequence[Value]]) -> None:
         """The leaves that are arrays have these elements."""
         rest = iter(elements)
         shapes = inst.shape.leaves()
@@ -106,7 +105,7 @@ class _Registers:
         self.pack(inst, shape, e(inst, (0,) * shape.rank))
         return True
 
-    def pack(self, inst: Instruction, shape: Shape, whole: Element) -> None:
+    def pack(self, inst: Instruction, shape: Shape, whole: Value) -> None:
         self.bind(inst, [self.entry.packed(shape, whole)])
 
     def broadcast(self, inst: Instruction) -> None:
@@ -134,7 +133,7 @@ class _Registers:
         values, opcode = self.entry.values, root.op.opcode
         if opcode == "and":
             whole = values.unary("not", whole)
-        found = Element(whole.dtype, 1, (self.f.any_lane(whole.ssa),))
+        found = Value(whole.dtype, 1, (self.f.any_lane(whole.ssa),))
         if opcode == "and":
             found = values.unary("not", found)
         first = self.where[inst.operands[1]][0]
@@ -196,7 +195,7 @@ class _Registers:
                 if leaf is None or same:
                     leaves.append(leaf)
                 elif w:
-                    whole = Element(leaf.shape.dtype, leaf.shape.size, (next(rest),))
+                    whole = Value(leaf.shape.dtype, leaf.shape.size, (next(rest),))
                     leaves.append(entry.packed(leaf.shape, whole))
                 else:
                     own = list(islice(rest, leaf.shape.size * len(register_types(leaf.shape.dtype, 1))))
@@ -209,7 +208,7 @@ class _Registers:
             self.bind(op.condition.parameters[0], leaves)
             self.bind(op.body.parameters[0], leaves)
 
-        def condition() -> Element:
+        def condition() -> Value:
             [leaf] = self.region(op.condition)
             assert leaf is not None
             return leaf.read(())
@@ -273,7 +272,7 @@ class _Registers:
         above = f.add(high, f.const("i64", (delta >> 64) % (1 << 64)))
         state.store(moved)
         state.at(8).store(f.add(above, carry))
-        self.held(inst, [[Element(inst.shape.dtype, 1, (word,)) for word in (low, high)]])
+        self.held(inst, [[Value(inst.shape.dtype, 1, (word,)) for word in (low, high)]])
 
 
 def _passed(inst: Instruction[hlo.While]) -> list[bool]:

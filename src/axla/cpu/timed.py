@@ -24,7 +24,7 @@ from axla.lowering.pipeline import compile_program, constants_memory
 from axla.program import abi
 from axla.program.packed import Packed
 from axla.program.program import Program, nested_steps
-from axla.program.steps import CopyStep, CustomCallStep, KernelStep, Step, StoreStep, TransferStep, Value
+from axla.program.steps import ArrayValue, CopyStep, CustomCallStep, KernelStep, Step, StoreStep, TransferStep
 from axla.target.machine import Target
 
 CLOCK, COUNTERS = "axla.clock", "axla.counters"
@@ -109,7 +109,7 @@ def row_of(step: Step, kernels: dict) -> Row:
 
 
 def _bytes(step: KernelStep | CustomCallStep) -> int:
-    values: list[Value | None] = [*step.operands, *step.results]
+    values: list[ArrayValue | None] = [*step.operands, *step.results]
     return sum(value.shape.byte_size for value in values if value is not None)
 
 

@@ -19,7 +19,7 @@ from axla.codegen.straight import Ssa
 from axla.core import flags
 from axla.core.errors import CompileError, OutOfMemory, RuntimeFailure, UnsupportedError
 from axla.device.driver import DRIVER, TRIES, Driver, Loaded, looked
-from axla.program.abi import Field, Struct
+from axla.program.abi import CField, Struct
 from axla.runtime.native import native
 from axla.target.machine import Target
 from axla.target.nvptx import nvptx_target
@@ -44,10 +44,10 @@ _CALLED = (
 CONTEXT = Struct(
     "axla_cuda",
     "The context of the driver's functions.",
-    Field("context", "ptr", "CUDA's, which a thread makes its own before it calls anything"),
-    Field("stream", "ptr", "the queue of the device"),
-    Field("events", "ptr", "where launches note two events and their kernel; null: nowhere"),
-    Field("noted", "i64", "how many launches wanted to"),
+    CField("context", "ptr", "CUDA's, which a thread makes its own before it calls anything"),
+    CField("stream", "ptr", "the queue of the device"),
+    CField("events", "ptr", "where launches note two events and their kernel; null: nowhere"),
+    CField("noted", "i64", "how many launches wanted to"),
 )
 _FUNCTIONS = GlueFunctions()
 

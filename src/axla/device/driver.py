@@ -17,18 +17,18 @@ from axla.codegen.native.assembly import GlueFunction
 from axla.codegen.straight import Ssa
 from axla.core.dataclass import dataclass
 from axla.core.errors import OutOfMemory, RuntimeFailure
-from axla.program.abi import Field, Struct
+from axla.program.abi import CField, Struct
 from axla.target.machine import Target
 
 DRIVER = Struct(
     "axla_driver",
     "What programs call. All give 0, or the driver's own code of an error. What waits stops when the i32 at "
     "`flag` is not 0, and gives 0 then, too.",
-    Field("context", "ptr", "the first argument of the functions"),
-    Field("launch", "ptr", "(context, kernel, addresses, blocks, threads, count of addresses)"),
-    Field("copy", "ptr", "(context, to, from, bytes): within the device's memory"),
-    Field("write", "ptr", "(context, to, from, bytes, flag): from the host, which may change it afterwards"),
-    Field("read", "ptr", "(context, to, from, bytes, flag): to the host; returns when the bytes are there"),
+    CField("context", "ptr", "the first argument of the functions"),
+    CField("launch", "ptr", "(context, kernel, addresses, blocks, threads, count of addresses)"),
+    CField("copy", "ptr", "(context, to, from, bytes): within the device's memory"),
+    CField("write", "ptr", "(context, to, from, bytes, flag): from the host, which may change it afterwards"),
+    CField("read", "ptr", "(context, to, from, bytes, flag): to the host; returns when the bytes are there"),
 )
 
 

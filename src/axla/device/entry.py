@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from axla.codegen.array import Array
+from axla.codegen.array import DenseArray
 from axla.codegen.function import LlvmModule, Ssa
 from axla.cpu.entry import ENTRY, STEPS, EntryWriter
 from axla.cpu.places import indices
@@ -90,7 +90,7 @@ class DeviceEntryWriter(EntryWriter):
             )
             return
         room = f.space(f"[{max(shape.byte_size, 1)} x i8]", 64)
-        array = Array(self.values, room, shape.dtype, shape.dims, readonly=False)
+        array = DenseArray(self.values, room, shape.dtype, shape.dims, readonly=False)
         if source.place is not None:
             self.move("read", room, self.pointer(source.place), size)
             self.define(target, [array.load(index, 1) for index in indices(shape)])

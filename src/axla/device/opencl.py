@@ -18,7 +18,7 @@ from axla.codegen.straight import Ssa
 from axla.core import flags
 from axla.core.errors import CompileError, OutOfMemory, UnsupportedError
 from axla.device.driver import DRIVER, TRIES, Driver, Loaded, looked
-from axla.program.abi import Field, Struct
+from axla.program.abi import CField, Struct
 from axla.runtime.native import native
 from axla.target.machine import Target
 from axla.target.spirv import spirv_cpu_target, spirv_target
@@ -42,12 +42,12 @@ _ERRORS = {
 CONTEXT = Struct(
     "axla_opencl",
     "The context of the driver's functions.",
-    Field("queue", "ptr", "the queue of the device"),
-    Field("busy", "i32", "1 while a thread sets arguments of a kernel and launches it"),
-    Field("waited", "i64", "nanoseconds that a program waited last"),
-    Field("events", "ptr", "where launches note their event and kernel; null: nowhere"),
-    Field("noted", "i64", "how many launches have"),
-    Field("most", "i64", "how many there is room for"),
+    CField("queue", "ptr", "the queue of the device"),
+    CField("busy", "i32", "1 while a thread sets arguments of a kernel and launches it"),
+    CField("waited", "i64", "nanoseconds that a program waited last"),
+    CField("events", "ptr", "where launches note their event and kernel; null: nowhere"),
+    CField("noted", "i64", "how many launches have"),
+    CField("most", "i64", "how many there is room for"),
 )
 _FUNCTIONS = GlueFunctions()
 

@@ -16,6 +16,7 @@ from axla.program.kernels import Kernel, plan_kernel
 from axla.program.memory import Allocation, AllocationKind, BufferSlice, MemorySpace
 from axla.program.program import Program
 from axla.program.steps import (
+    ArrayValue,
     Branch,
     BranchStep,
     Carried,
@@ -28,7 +29,6 @@ from axla.program.steps import (
     Step,
     StoreStep,
     TransferStep,
-    Value,
 )
 from axla.target.machine import Target, aligned
 
@@ -73,7 +73,7 @@ class _Split:
         self.held.append(set())
         return self.steps(steps)
 
-    def fetched(self, value: Value, steps: Steps) -> Value:
+    def fetched(self, value: ArrayValue, steps: Steps) -> ArrayValue:
         """A value in registers. If it is not there yet, a transfer is added, outside of loops that do not
         compute it.
         """
@@ -177,13 +177,13 @@ class _Split:
         steps.append(replace(step, operands=operands, results=results, scratch=room))
         steps += self.moves(step, results, step.results)
 
-    def moves(self, step: Any, sources: Sequence[Value | None], targets: Sequence[Value | None]) -> Steps:
-        pairs = zip(sources, targets, strict=True)
+    def moves(self, step: Any, old: Sequence[ArrayValue | None], new: Sequence[ArrayValue | None]) -> Steps:
+        pairs = zip(old, new, strict=True)
         return [
             TransferStep(a.name, a, b, step.location) for a, b in pairs if a is not None and b is not None
         ]
 
-    def on_host(self, value: Value) -> Value:
+    def on_host(self, value: ArrayValue) -> ArrayValue:
         return replace(value, place=self.room(value.memory.size))
 
     def room(self, size: int) -> BufferSlice:

@@ -6,15 +6,13 @@ import numpy as np
 
 from axla.core.dtypes import from_numpy
 
-Array = np.ndarray
 
-
-def width(x: Array) -> int:
+def width(x: np.ndarray) -> int:
     """The bits of an element of an array: 4 for s4, though NumPy stores a byte."""
     return from_numpy(x.dtype).bits
 
 
-def unsigned(x: Array) -> Array:
+def unsigned(x: np.ndarray) -> np.ndarray:
     """The bits as unsigned numbers of at least a byte, zero-extended."""
     if x.dtype in _SIGNED:
         return x
@@ -27,7 +25,7 @@ _UNSIGNED = {np.dtype(f"i{n}"): np.dtype(f"u{n}") for n in (1, 2, 4, 8)}
 _SIGNED = {u: i for i, u in _UNSIGNED.items()}
 
 
-def signed(x: Array) -> Array:
+def signed(x: np.ndarray) -> np.ndarray:
     """The bits as signed numbers of at least a byte, sign-extended."""
     if width(x) < 8:
         top = 1 << (width(x) - 1)
@@ -37,7 +35,7 @@ def signed(x: Array) -> Array:
     return x.view(_SIGNED[x.dtype]) if x.dtype.kind == "u" else x
 
 
-def as_type(bits: Array, dtype: np.dtype) -> Array:
+def as_type(bits: np.ndarray, dtype: np.dtype) -> np.ndarray:
     """The inverse of `unsigned` and `signed`; bits above the width are dropped."""
     if bits.dtype == dtype:
         return bits
@@ -46,7 +44,7 @@ def as_type(bits: Array, dtype: np.dtype) -> Array:
     return bits.view(dtype)
 
 
-def shift_left(x: Array, y: Array) -> Array:
+def shift_left(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     """`x << y`; 0 where y is not below the width."""
     # NumPy gives 0 for amounts of at least the width of the array's type; of narrower types the result wraps.
     amount = unsigned(y)
@@ -54,26 +52,26 @@ def shift_left(x: Array, y: Array) -> Array:
     return as_type(np.asarray(result), x.dtype)
 
 
-def shift_right_logical(x: Array, y: Array) -> Array:
+def shift_right_logical(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     """`x >> y` with zeros shifted in; 0 where y is not below the width."""
     return as_type(np.asarray(np.right_shift(unsigned(x), unsigned(y))), x.dtype)
 
 
-def shift_right_arithmetic(x: Array, y: Array) -> Array:
+def shift_right_arithmetic(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     """`x >> y` with the top bit shifted in, for unsigned types too."""
     value = signed(x)
     amount = np.minimum(unsigned(y), unsigned(y).dtype.type(8 * value.itemsize - 1)).astype(value.dtype)
     return as_type(np.asarray(np.right_shift(value, amount)), x.dtype)
 
 
-def population_count(x: Array) -> Array:
+def population_count(x: np.ndarray) -> np.ndarray:
     """The number of bits of each element that are set."""
     # Signed elements of less than a byte are counted as the byte that they are extended to, as XLA:CPU does.
     small = width(x) < 8 and from_numpy(x.dtype).is_signed
     return np.bitwise_count(signed(x).view(np.uint8) if small else unsigned(x)).astype(x.dtype)
 
 
-def count_leading_zeros(x: Array) -> Array:
+def count_leading_zeros(x: np.ndarray) -> np.ndarray:
     """The number of zeros above the highest set bit of each element."""
     smeared = unsigned(x)
     step = 1
@@ -83,7 +81,7 @@ def count_leading_zeros(x: Array) -> Array:
     return (width(x) - np.bitwise_count(smeared).astype(np.int64)).astype(x.dtype)
 
 
-def multiply_high(x: Array, y: Array) -> Array:
+def multiply_high(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     """The upper half of the double-width product, exact for every width by Python's integers; rarely used."""
     bits = width(x)
     product = x.astype(object) * y.astype(object)

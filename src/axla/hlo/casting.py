@@ -11,10 +11,8 @@ from axla.core.errors import UnsupportedError
 from axla.core.shape import Shape
 from axla.hlo.numeric import widened
 
-Array = np.ndarray
 
-
-def convert(x: Array, to: DType) -> Array:
+def convert(x: np.ndarray, to: DType) -> np.ndarray:
     """The same numbers as `to`: float to integer truncates and saturates (NaN gives 0), integers wrap, pred
     is `!= 0`.
     """
@@ -49,7 +47,7 @@ def keeps_values(of: DType, to: DType) -> bool:
     return small.nmant <= large.nmant and small.maxexp <= large.maxexp and small.minexp >= large.minexp
 
 
-def saturate(x: Array, to: DType) -> Array:
+def saturate(x: np.ndarray, to: DType) -> np.ndarray:
     """Converts floats to integers: truncated; out of range to the nearest integer, NaN to 0."""
     values = np.trunc(x.astype(np.float64))
     low, high = (-(1 << (to.bits - 1)), 1 << (to.bits - 1)) if to.is_signed else (0, 1 << to.bits)
@@ -60,14 +58,14 @@ def saturate(x: Array, to: DType) -> Array:
     return result.astype(to.numpy)
 
 
-def to_bits(x: Array) -> Array:
+def to_bits(x: np.ndarray) -> np.ndarray:
     """Shape (..., bits): the bits of each element, lowest first."""
     of = from_numpy(x.dtype)
     raw = np.ascontiguousarray(x).reshape(*x.shape, 1).view(np.uint8)
     return np.unpackbits(raw, axis=-1, bitorder="little")[..., : of.bits]
 
 
-def from_bits(bits: Array, to: DType) -> Array:
+def from_bits(bits: np.ndarray, to: DType) -> np.ndarray:
     """The inverse of `to_bits`, for any leading dimensions."""
     missing = to.itemsize * 8 - bits.shape[-1]
     if missing:
@@ -78,7 +76,7 @@ def from_bits(bits: Array, to: DType) -> Array:
     return np.ascontiguousarray(raw).view(to.numpy).reshape(raw.shape[:-1])
 
 
-def bitcast(x: Array, to: DType) -> Array:
+def bitcast(x: np.ndarray, to: DType) -> np.ndarray:
     """The same bits as elements of type `to`; if widths differ, the last dimension holds the parts, lowest
     first.
     """
@@ -96,7 +94,7 @@ def bitcast(x: Array, to: DType) -> Array:
     return from_bits(bits, to)
 
 
-def reinterpret(x: Array, shape: Shape) -> Array:
+def reinterpret(x: np.ndarray, shape: Shape) -> np.ndarray:
     """The row-major bits of `x` as an array of `shape`, row-major."""
     if from_numpy(x.dtype) is shape.dtype:
         return np.ascontiguousarray(x).reshape(shape.dims)
@@ -105,7 +103,7 @@ def reinterpret(x: Array, shape: Shape) -> Array:
     return from_bits(to_bits(x).reshape(-1, shape.dtype.bits), shape.dtype).reshape(shape.dims)
 
 
-def reduce_precision(x: Array, exponent_bits: int, mantissa_bits: int) -> Array:
+def reduce_precision(x: np.ndarray, exponent_bits: int, mantissa_bits: int) -> np.ndarray:
     """Rounds to nearest even; overflow gives infinity, underflow a zero of the same sign; NaN is kept."""
     dtype = from_numpy(x.dtype)
     if not dtype.has_zero or dtype.bits < 8:  # no bits for what is too small, or too large
@@ -134,7 +132,7 @@ def reduce_precision(x: Array, exponent_bits: int, mantissa_bits: int) -> Array:
     return result.view(x.dtype).reshape(x.shape)
 
 
-def stochastic_convert(x: Array, random: Array, to: DType) -> Array:
+def stochastic_convert(x: np.ndarray, random: np.ndarray, to: DType) -> np.ndarray:
     """Rounds away from zero where the fraction that is cut off, as bits, is larger than the random bits."""
     if not to.is_integer:
         raise UnsupportedError(f"stochastic-convert to {to} is not implemented; integer types are")

@@ -60,7 +60,7 @@ def scaled(self: Grouped, operands: Sequence[AnyShape], result: AnyShape, at: in
             self.reject("c3", f"dimension {at} of {show(large)} must be that of {show(small)} times {by}")
 
 
-def equal_addends(inst: Instruction[Reducing]) -> int:
+def equal_addends(inst: Instruction[Combining]) -> int:
     """How often a reduction adds the same constant: once for each member of the group, as in XLA."""
     op = inst.op
     root, sizes = op.to_apply.root, op.replica_groups.sizes
@@ -94,14 +94,14 @@ class _InGroups(_Collective, Grouped):
     replica_groups: ReplicaGroups = attr(always=True, default=ALL)
 
 
-class Reducing(_Collective, Grouped):
+class Combining(_Collective, Grouped):
     """Collectives that combine the operands of the participants."""
 
     to_apply: Computation
 
 
 @dataclass(frozen=True)
-class _AllReduce(Reducing, _InGroups):
+class _AllReduce(Combining, _InGroups):
     """An all-reduce, or the start of one."""
 
     collective = CollectiveKind.SAME
@@ -229,7 +229,7 @@ def started(self: Op, operand: AnyShape, at: int = 1) -> AnyShape:
 
 
 @op("reduce-scatter", operands="*operands", collective=CollectiveKind.SCALED, reads_whole=True)
-class ReduceScatter(Reducing, Resizing):
+class ReduceScatter(Combining, Resizing):
     """The operands of all members combined by `to_apply`; each member gets its part along the dimension."""
 
     shape: AnyShape
@@ -314,7 +314,7 @@ class CollectiveBroadcast(_InGroups):
 
 
 @op("collective-reduce", operands="*operands", collective=CollectiveKind.ROOTED)
-class CollectiveReduce(Reducing, _InGroups):
+class CollectiveReduce(Combining, _InGroups):
     """The operands of all members of a group, combined by `to_apply`, for its root; the others get zeros."""
 
     has_dynamic_root: bool = False
@@ -365,9 +365,9 @@ class CollectivePermute(_Collective, Paired):
     examples = [example(Shape(F32, (4,)), channel_id=1, source_target_pairs=SourceTargetPairs(((0, 0),)))]
 
 
-Path = tuple[int, ...]
+LeafPath = tuple[int, ...]
 """Indices of tuples in each other."""
-MovedSlice = tuple[Sequence[tuple[int, int]], Path, Path, tuple[int, ...]]
+MovedSlice = tuple[Sequence[tuple[int, int]], LeafPath, LeafPath, tuple[int, ...]]
 """Between which members a permutation in place moves a slice, where its buffers and offsets lie in the
 operands, and its sizes.
 """

@@ -6,18 +6,18 @@ from typing import Any
 
 import numpy as np
 
-Array = Any  # numpy.ndarray, whose stubs have no real and imag for an unknown element type
+AnyArray = Any  # numpy.ndarray, whose stubs have no real and imag for an unknown element type
 
 
-def joined(real: Array, imag: Array) -> Array:
+def joined(real: AnyArray, imag: AnyArray) -> AnyArray:
     """real + i imag, without arithmetic that would turn infinities into NaN."""
     dims = np.broadcast_shapes(real.shape, imag.shape)
-    result: Array = np.empty(dims, np.result_type(real.dtype, np.complex64))
+    result: AnyArray = np.empty(dims, np.result_type(real.dtype, np.complex64))
     result.real, result.imag = real, imag
     return result
 
 
-def multiply(x: Array, y: Array) -> Array:
+def multiply(x: AnyArray, y: AnyArray) -> AnyArray:
     """The product with each partial product rounded: NumPy's own result depends on the machine's vector
     instructions.
     """
@@ -25,10 +25,10 @@ def multiply(x: Array, y: Array) -> Array:
     return joined(a * c - b * d, a * d + b * c)
 
 
-def divide(x: Array, y: Array) -> Array:
+def divide(x: AnyArray, y: AnyArray) -> AnyArray:
     """The quotient as in annex G of C11: infinities and zeros give infinities and zeros rather than NaN."""
     a, b, c, d = x.real, x.imag, y.real, y.imag
-    quotient: Array = np.asarray(np.divide(x, y))
+    quotient: AnyArray = np.asarray(np.divide(x, y))
     # Of a division by zero NumPy does not look at the zero's sign.
     lost = (np.isnan(quotient.real) & np.isnan(quotient.imag)) | (y == 0)
     if not lost.any():
@@ -49,12 +49,12 @@ def divide(x: Array, y: Array) -> Array:
     return joined(real.astype(a.dtype), imag.astype(a.dtype))
 
 
-def _directions(a: Array, b: Array) -> tuple[Array, Array]:
+def _directions(a: AnyArray, b: AnyArray) -> tuple[AnyArray, AnyArray]:
     """1 for infinite parts, 0 for finite ones, with their signs."""
     return np.copysign(np.isinf(a).astype(a.dtype), a), np.copysign(np.isinf(b).astype(b.dtype), b)
 
 
-def sign(x: Array) -> Array:
+def sign(x: AnyArray) -> AnyArray:
     """x / |x|, part by part; x itself where it is 0."""
     size = np.abs(x)
     safe = np.where(size == 0, size.dtype.type(1), size)

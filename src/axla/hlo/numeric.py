@@ -15,10 +15,10 @@ import numpy as np
 from axla.core.dtypes import DType, from_numpy
 from axla.hlo import complex as complex_functions
 
-Array = Any  # numpy.ndarray, whose stubs have no real and imag for an unknown element type
+AnyArray = Any  # numpy.ndarray, whose stubs have no real and imag for an unknown element type
 
 
-def kind(a: Array) -> str:
+def kind(a: AnyArray) -> str:
     """pred, signed, unsigned, float or complex."""
     return from_numpy(a.dtype).kind
 
@@ -46,18 +46,18 @@ class ArrayFunction:
 
     __slots__ = ("table",)
 
-    def __init__(self, table: dict[str, Callable[..., Array]]) -> None:
+    def __init__(self, table: dict[str, Callable[..., AnyArray]]) -> None:
         self.table = table
 
-    def of(self, dtype: np.dtype) -> Callable[..., Array]:
+    def of(self, dtype: np.dtype) -> Callable[..., AnyArray]:
         """The function for operands of this type, without rounding."""
         return self.table.get(from_numpy(dtype).kind) or self.table["other"]
 
-    def native(self, dtype: np.dtype) -> Callable[..., Array] | None:
+    def native(self, dtype: np.dtype) -> Callable[..., AnyArray] | None:
         """The function that computes in this type itself, where there is one."""
         return self.of(dtype) if _wide(dtype) is None else None
 
-    def __call__(self, *operands: Array) -> Array:
+    def __call__(self, *operands: AnyArray) -> AnyArray:
         """Computes the function in the wide type of the first operand's dtype; rounds the result back."""
         dtype = operands[0].dtype
         wide, function = _wide(dtype), self.of(dtype)
@@ -66,12 +66,12 @@ class ArrayFunction:
         return np.asarray(function(*[o.astype(wide) for o in operands])).astype(dtype)
 
 
-def rounded(function: Callable[..., Array]) -> ArrayFunction:
+def rounded(function: Callable[..., AnyArray]) -> ArrayFunction:
     """A function that is the same for all kinds."""
     return ArrayFunction({"other": function})
 
 
-def by_kind(**functions: Callable[..., Array]) -> ArrayFunction:
+def by_kind(**functions: Callable[..., AnyArray]) -> ArrayFunction:
     """A function per kind; `other` where none is given."""
     return ArrayFunction(functions)
 
@@ -79,19 +79,19 @@ def by_kind(**functions: Callable[..., Array]) -> ArrayFunction:
 # Sign and magnitude
 
 
-def absolute(x: Array) -> Array:
+def absolute(x: AnyArray) -> AnyArray:
     """The magnitude of each element; of complex elements a real number."""
     return np.abs(x) if kind(x) == "complex" else rounded(np.abs)(x)
 
 
-def _sign_float(x: Array) -> Array:
+def _sign_float(x: AnyArray) -> AnyArray:
     return np.where((x == 0) | np.isnan(x), x, np.copysign(np.ones((), x.dtype), x))
 
 
 sign = by_kind(float=_sign_float, complex=complex_functions.sign, other=np.sign)
 
 
-def _negate(x: Array) -> Array:
+def _negate(x: AnyArray) -> AnyArray:
     return np.negative(x) if x.dtype.kind != "b" else x
 
 
@@ -100,7 +100,7 @@ negate = rounded(_negate)
 # Rounding
 
 
-def _round_away(x: Array) -> Array:
+def _round_away(x: AnyArray) -> AnyArray:
     # Not trunc(x + 0.5): 0.49999997 + 0.5 rounds up to 1.
     whole = np.trunc(x)
     return np.where(
@@ -113,7 +113,7 @@ round_away = rounded(_round_away)
 # Arithmetic
 
 
-def _divide_integers(x: Array, y: Array) -> Array:
+def _divide_integers(x: AnyArray, y: AnyArray) -> AnyArray:
     """The truncated quotient; -1 (all ones) for a zero divisor; the smallest number divided by -1 is
     itself.
     """
@@ -125,7 +125,7 @@ def _divide_integers(x: Array, y: Array) -> Array:
     return np.where(y == 0, -1, np.where(y == -1, np.negative(x), quotient)).astype(x.dtype)
 
 
-def _remainder_integers(x: Array, y: Array) -> Array:
+def _remainder_integers(x: AnyArray, y: AnyArray) -> AnyArray:
     """The remainder, with the sign of the dividend; the dividend itself for a zero divisor."""
     if x.dtype.kind == "u":
         return np.where(y == 0, x, x % np.where(y == 0, 1, y)).astype(x.dtype)
@@ -140,12 +140,12 @@ divide = by_kind(
 remainder = by_kind(signed=_remainder_integers, unsigned=_remainder_integers, other=np.fmod)
 
 
-def _maximum_float(x: Array, y: Array) -> Array:
+def _maximum_float(x: AnyArray, y: AnyArray) -> AnyArray:
     # +0 is larger than -0, whatever the order of operands; a NaN operand gives NaN.
     return np.where((x == 0) & (y == 0), x + y, np.maximum(x, y))
 
 
-def _minimum_float(x: Array, y: Array) -> Array:
+def _minimum_float(x: AnyArray, y: AnyArray) -> AnyArray:
     return np.where((x == 0) & (y == 0), -(-x - y), np.minimum(x, y))
 
 
@@ -153,33 +153,33 @@ maximum = by_kind(float=_maximum_float, other=np.maximum)
 minimum = by_kind(float=_minimum_float, other=np.minimum)
 
 
-def clamp(low: Array, x: Array, high: Array) -> Array:
+def clamp(low: AnyArray, x: AnyArray, high: AnyArray) -> AnyArray:
     """`x` limited to [low, high]; NaN stays NaN."""
     return minimum(maximum(low, x), high)
 
 
-def is_finite(x: Array) -> Array:
+def is_finite(x: AnyArray) -> AnyArray:
     """Whether each element is neither infinite nor NaN."""
     return np.isfinite(x.astype(_wide(x.dtype) or x.dtype))
 
 
-def real(x: Array) -> Array:
+def real(x: AnyArray) -> AnyArray:
     """The real part of each element; a real array is returned as it is."""
     return x.real.copy() if kind(x) == "complex" else x
 
 
-def imag(x: Array) -> Array:
+def imag(x: AnyArray) -> AnyArray:
     """The imaginary part of each element; zeros for a real array."""
     return x.imag.copy() if kind(x) == "complex" else np.zeros(x.shape).astype(x.dtype)
 
 
-def widened(x: Array) -> Array:
+def widened(x: AnyArray) -> AnyArray:
     """The same values in a type that NumPy compares natively."""
     wide = _wide(x.dtype)
     return x if wide is None else x.astype(wide)
 
 
-def total_order_key(x: Array) -> Array:
+def total_order_key(x: AnyArray) -> AnyArray:
     """Signed integers in the total order of floats: -NaN < -inf < -0 < +0 < inf < NaN."""
     if x.dtype.itemsize == 1:  # the sign is not always at the top of the byte, nor is there always one
         x = x.astype(np.float32)

@@ -12,10 +12,10 @@ import numpy as np
 
 from axla.hlo.complex import divide, joined
 from axla.hlo.family import ARITHMETIC, FLOAT, INEXACT, binary, transcendental
-from axla.hlo.numeric import Array, ArrayFunction, by_kind, rounded
+from axla.hlo.numeric import AnyArray, ArrayFunction, by_kind, rounded
 
 
-def _poisoned(x: Array, result: Array) -> Array:
+def _poisoned(x: AnyArray, result: AnyArray) -> AnyArray:
     """A NaN in either part makes both parts NaN."""
     return np.where(np.isnan(x.real) | np.isnan(x.imag), np.asarray(complex(np.nan, np.nan), x.dtype), result)
 
@@ -23,22 +23,22 @@ def _poisoned(x: Array, result: Array) -> Array:
 # Roots
 
 
-def _complex_sqrt(x: Array) -> Array:
+def _complex_sqrt(x: AnyArray) -> AnyArray:
     return _poisoned(x, np.sqrt(x))
 
 
-def _reciprocal_sqrt(x: Array) -> Array:
+def _reciprocal_sqrt(x: AnyArray) -> AnyArray:
     return np.ones((), x.dtype) / np.sqrt(x)
 
 
-def _complex_rsqrt(x: Array) -> Array:
+def _complex_rsqrt(x: AnyArray) -> AnyArray:
     """1 / sqrt(x); zeros for infinities, even beside NaN."""
     far = np.isinf(x.real) | np.isinf(x.imag)
     zeros = joined(np.zeros_like(x.real), np.copysign(np.zeros_like(x.imag), -x.imag))
     return np.where(far, zeros, _reciprocal_sqrt(x))
 
 
-def _complex_cbrt(x: Array) -> Array:
+def _complex_cbrt(x: AnyArray) -> AnyArray:
     """The cube root with a third of the angle; zeros keep the sign of their imaginary part."""
     size, angle = np.cbrt(np.abs(x)), np.angle(x) / 3
     zero = size == 0
@@ -62,23 +62,23 @@ Cbrt = transcendental(
 # Exponentials and logarithms
 
 
-def _complex_exp(x: Array) -> Array:
+def _complex_exp(x: AnyArray) -> AnyArray:
     """NaN where the angle is not finite, whatever the magnitude."""
     lost = np.isneginf(x.real) & ~np.isfinite(x.imag)
     return np.where(lost, np.asarray(complex(np.nan, np.nan), x.dtype), np.exp(x))
 
 
-def _complex_expm1(x: Array) -> Array:
+def _complex_expm1(x: AnyArray) -> AnyArray:
     """The imaginary part of a real number stays 0 where the real part overflows."""
-    result: Array = np.expm1(x)
+    result: AnyArray = np.expm1(x)
     return joined(result.real, np.where(x.imag == 0, x.imag, result.imag))
 
 
-def _complex_log(x: Array) -> Array:
+def _complex_log(x: AnyArray) -> AnyArray:
     return _poisoned(x, np.log(x))
 
 
-def _complex_log1p(x: Array) -> Array:
+def _complex_log1p(x: AnyArray) -> AnyArray:
     """log(1 + x); near 0 the modulus of 1 + x is 1 to the last bit, so it is computed from x directly."""
     with np.errstate(all="ignore"):
         far = np.log1p(x)
@@ -88,12 +88,12 @@ def _complex_log1p(x: Array) -> Array:
     return _poisoned(x, joined(np.where(small, near, far.real), far.imag))
 
 
-def _logistic(x: Array) -> Array:
+def _logistic(x: AnyArray) -> AnyArray:
     one = np.ones((), x.dtype)
     return one / (one + np.exp(-x))
 
 
-def _complex_logistic(x: Array) -> Array:
+def _complex_logistic(x: AnyArray) -> AnyArray:
     one = np.ones((), x.dtype)
     return divide(one, one + _complex_exp(-x))
 
@@ -119,12 +119,12 @@ Logistic = transcendental(
 # Trigonometry
 
 
-def _beside_cut(function: Callable[[Array], Array], part: str) -> ArrayFunction:
+def _beside_cut(function: Callable[[AnyArray], AnyArray], part: str) -> ArrayFunction:
     """On its branch cut, where a part is 0, the function has the value above or right of the cut, whatever
     the sign of the zero.
     """
 
-    def evaluate(x: Array) -> Array:
+    def evaluate(x: AnyArray) -> AnyArray:
         x = np.array(x)
         setattr(x, part, getattr(x, part) + 0)  # -0 + 0 is 0
         return function(x)
@@ -153,7 +153,7 @@ Sinh = transcendental("sinh", rounded(np.sinh), "The hyperbolic sine.")
 Cosh = transcendental("cosh", rounded(np.cosh), "The hyperbolic cosine.")
 
 
-def _square(x: Array) -> Array:
+def _square(x: AnyArray) -> AnyArray:
     """The square by fused multiply-add, as in XLA: where both squares overflow the real part is -inf, not
     NaN.
     """
@@ -162,7 +162,7 @@ def _square(x: Array) -> Array:
     return joined(np.where(lost, -a.dtype.type(np.inf), a * a - b * b), a * b + a * b)
 
 
-def _complex_atan2(y: Array, x: Array) -> Array:
+def _complex_atan2(y: AnyArray, x: AnyArray) -> AnyArray:
     """-i log((x + iy) / sqrt(x^2 + y^2)); an infinite logarithm has no angle."""
     total = _square(x) + _square(y)
     root = _complex_sqrt(joined(np.where(np.isinf(total.imag), 0, total.real), total.imag))
@@ -170,7 +170,7 @@ def _complex_atan2(y: Array, x: Array) -> Array:
     return joined(found.imag + found.real * 0, found.imag * 0 - found.real)
 
 
-def _atan2(y: Array, x: Array) -> Array:
+def _atan2(y: AnyArray, x: AnyArray) -> AnyArray:
     """atan2 computed in f64, since the single precision function of some C libraries is not correctly
     rounded.
     """
@@ -191,7 +191,7 @@ Atan2 = binary(
 _ERF = np.frompyfunc(math.erf, 1, 1)
 
 
-def _erf(x: Array) -> Array:
+def _erf(x: AnyArray) -> AnyArray:
     return np.asarray(_ERF(x.astype(np.float64)), np.float64).astype(x.dtype)
 
 
@@ -205,7 +205,7 @@ Erf = transcendental(
 # Powers
 
 
-def _power_signed(x: Array, y: Array) -> Array:
+def _power_signed(x: AnyArray, y: AnyArray) -> AnyArray:
     """The wrapped power; a negative exponent gives 0, except for bases 1 and -1.
 
     As on XLA:CPU only the low six bits of an exponent count: higher powers of all other bases overflow
@@ -220,13 +220,13 @@ def _power_signed(x: Array, y: Array) -> Array:
     return np.where(y < 0, np.where(x == 1, 1, np.where(x == -1, odd, 0)), result).astype(x.dtype)
 
 
-def _power_unsigned(x: Array, y: Array) -> Array:
+def _power_unsigned(x: AnyArray, y: AnyArray) -> AnyArray:
     """The power computed on signed numbers with the same bits, as on XLA:CPU."""
     signed = x.dtype.str.replace("u", "i")
     return _power_signed(x.view(signed), y.view(signed)).view(x.dtype)
 
 
-def _complex_power(x: Array, y: Array) -> Array:
+def _complex_power(x: AnyArray, y: AnyArray) -> AnyArray:
     """|x|^c e^(-d arg x) (cos q + i sin q), q = c arg x + d log |x|, for y = c + id."""
     size, angle, c, d = np.abs(x), np.angle(x), y.real, y.imag
     scale = np.power(size, c) * np.exp(-d * angle)

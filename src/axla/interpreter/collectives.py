@@ -17,7 +17,7 @@ import numpy as np
 import axla.hlo as hlo
 from axla.core.errors import CollectiveFailure, UnsupportedError
 from axla.core.shape import Shape, TupleShape
-from axla.hlo.collective import Reducing, equal_addends, moved_slices
+from axla.hlo.collective import Combining, equal_addends, moved_slices
 from axla.interpreter.evaluate import HostValue, Interpreter
 from axla.interpreter.members import pairs_of
 from axla.interpreter.processes import Process
@@ -91,7 +91,7 @@ def _alone(inst: Instruction[Grouped], brought: Brought) -> bool:
 # Reductions
 
 
-def _total(interpreter: Interpreter, inst: Instruction[Reducing], brought: Brought) -> GroupValues:
+def _total(interpreter: Interpreter, inst: Instruction[Combining], brought: Brought) -> GroupValues:
     """The operands of all members, combined in order."""
     if interpreter.process is None:
         count = equal_addends(inst)
@@ -108,7 +108,7 @@ def _total(interpreter: Interpreter, inst: Instruction[Reducing], brought: Broug
     return total
 
 
-def _reduced(interpreter: Interpreter, inst: Instruction[Reducing], brought: Brought) -> GroupValues:
+def _reduced(interpreter: Interpreter, inst: Instruction[Combining], brought: Brought) -> GroupValues:
     return [joined(inst, _total(interpreter, inst, brought))] * len(brought)
 
 

@@ -24,7 +24,7 @@ def brackets(numbers: Iterable[int]) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Iota:
+class IotaDevices:
     """The devices 0, 1, 2, ... as an array of sizes `reshape` with its dimensions permuted to `order`:
     [2,2]T(1,0).
 
@@ -43,7 +43,7 @@ class Iota:
             raise InvalidArgument(message)
 
     @classmethod
-    def of(cls, reshape: Iterable[int], order: Iterable[int] = ()) -> Iota:
+    def of(cls, reshape: Iterable[int], order: Iterable[int] = ()) -> IotaDevices:
         """`order` is 0, 1, 2, ... where it is empty."""
         reshape = tuple(reshape)
         return cls(reshape, tuple(order) or tuple(range(len(reshape))))
@@ -57,7 +57,7 @@ class Iota:
             raise UnsupportedError(f"{len(self)} devices are not listed, at most {MOST_LISTED} are")
         return np.arange(len(self)).reshape(self.reshape).transpose(self.order).reshape(-1)
 
-    def simplified(self) -> Iota:
+    def simplified(self) -> IotaDevices:
         """The same without dimensions of size 1, and with adjacent dimensions merged where possible."""
         sizes = self.reshape
         runs: list[list[int]] = []
@@ -70,16 +70,16 @@ class Iota:
             else:
                 runs.append([d])
         if len(runs) <= 1:
-            return Iota.of((prod(sizes),))
-        ordered = sorted(runs)
-        return Iota(tuple(prod(sizes[d] for d in run) for run in ordered), tuple(map(ordered.index, runs)))
+            return IotaDevices.of((prod(sizes),))
+        order = sorted(runs)
+        return IotaDevices(tuple(prod(sizes[d] for d in run) for run in order), tuple(map(order.index, runs)))
 
     def __str__(self) -> str:
         turned = self.order != tuple(range(len(self.order)))
         return brackets(self.reshape) + (f"T({','.join(map(str, self.order))})" if turned else "")
 
 
-DeviceOrder = Iota | tuple[int, ...]
+DeviceOrder = IotaDevices | tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +113,7 @@ class Mesh:
         text = "mesh[" + ",".join(f"'{name}'={size}" for name, size in self.axes) + "]"
         if self.devices is None:
             return text
-        listed = self.devices if isinstance(self.devices, Iota) else ",".join(map(str, self.devices))
+        listed = self.devices if isinstance(self.devices, IotaDevices) else ",".join(map(str, self.devices))
         return f"{text}, device_ids=({listed})"
 
 
@@ -153,7 +153,7 @@ class IotaGroups:
 
 @lru_cache(maxsize=64)
 def _rows(devices: DeviceOrder, size: int) -> tuple[tuple[int, ...], ...]:
-    ids = devices.array() if isinstance(devices, Iota) else np.array(devices)
+    ids = devices.array() if isinstance(devices, IotaDevices) else np.array(devices)
     return tuple(map(tuple, ids.reshape(-1, size).tolist()))
 
 
@@ -192,10 +192,10 @@ class MeshAxes:
             raise InvalidArgument(f"{self}: axes, or parts of axes, that are different are wanted")
         sizes = tuple(end // begin for _, begin, end in parts)
         order = (*(n for n in range(len(parts)) if n not in chosen), *chosen)
-        size, found, given = prod(sizes[n] for n in chosen), Iota(sizes, order), self.mesh.devices
+        size, found, given = prod(sizes[n] for n in chosen), IotaDevices(sizes, order), self.mesh.devices
         if given is None:
             return IotaGroups(len(found) // size, size, found.simplified())
-        ids = given.array() if isinstance(given, Iota) else np.array(given)
+        ids = given.array() if isinstance(given, IotaDevices) else np.array(given)
         return IotaGroups(len(found) // size, size, tuple(ids[found.array()].tolist()))
 
     def __str__(self) -> str:
@@ -235,7 +235,7 @@ class ReplicaGroups:
     @property
     def highest(self) -> int:
         """The highest member; -1 where there are none."""
-        if self.table is not None and isinstance(self.table.devices, Iota):
+        if self.table is not None and isinstance(self.table.devices, IotaDevices):
             return self.members - 1
         return max((m for group in self.groups for m in group), default=-1)
 

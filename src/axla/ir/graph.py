@@ -33,7 +33,7 @@ class Attribute:
     proto: str  # where it is in the op's proto, a path of fields
 
 
-Example = tuple[dict[str, Any], tuple[AnyShape, ...]]
+OpExample = tuple[dict[str, Any], tuple[AnyShape, ...]]
 """A valid application of an op: attributes, and shapes of the operands."""
 
 
@@ -79,7 +79,7 @@ class Op:
     message: ClassVar[str] = ""  # the part of its proto where attributes are looked for first
     ends: ClassVar[type[Op] | None] = None  # the op that begins what this one ends: copy-start for copy-done
     ended_by: ClassVar[type[Op] | None] = None  # the other way round; `@op` sets it
-    examples: ClassVar[Sequence[Example]] = ()  # what `samples` gives: `op.example` makes them
+    examples: ClassVar[Sequence[OpExample]] = ()  # what `samples` gives: `op.example` makes them
 
     def infer(self, *operands: AnyShape) -> AnyShape:
         """The result shape; raises ShapeError for operands that the op does not accept."""

@@ -37,7 +37,7 @@ from axla.core.shape import AnyShape, Shape
 from axla.core.tables import by_name
 from axla.ir import attributes as kinds
 from axla.ir.devices import ReplicaGroups
-from axla.ir.graph import Attribute, Computation, Example, Op
+from axla.ir.graph import Attribute, Computation, Op, OpExample
 
 if typing.TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -144,7 +144,7 @@ def attribute_type(type_: Any) -> Any:
     raise InvalidArgument(f"there is no text form for attributes of type {type_}: {wanted}")
 
 
-def example(*operands: AnyShape, **attributes: Any) -> Example:
+def example(*operands: AnyShape, **attributes: Any) -> OpExample:
     """An entry of `Op.examples`: shapes of operands for an op with these attributes."""
     return attributes, operands
 

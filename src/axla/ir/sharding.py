@@ -13,7 +13,7 @@ import numpy as np
 
 from axla.core.dataclass import dataclass
 from axla.core.errors import UnsupportedError
-from axla.ir.devices import Axis, DeviceOrder, Iota, Mesh, MeshAxes, brackets
+from axla.ir.devices import Axis, DeviceOrder, IotaDevices, Mesh, MeshAxes, brackets
 
 SUBGROUPS = ("manual", "replicated", "unreduced")
 """The kinds of subgroups that the last dimensions of tiles may be for, in their order."""
@@ -39,7 +39,7 @@ class Tiles:
 
     def __str__(self) -> str:
         found = self.devices
-        where = f"<={found}" if isinstance(found, Iota) else ",".join(map(str, found))
+        where = f"<={found}" if isinstance(found, IotaDevices) else ",".join(map(str, found))
         last = f" last_tile_dims={{{', '.join(self.kinds)}}}" if self.kinds else ""
         if self.kinds == ("replicated",):
             last = " last_tile_dim_replicate"
@@ -126,20 +126,20 @@ def tiled(dims: tuple[int, ...], devices: DeviceOrder, kinds: tuple[str, ...]) -
     shown = (*dims[:own], *(dims[n] for n in kept))
     if names == ("replicated",):
         devices = _ascending(shown[-1], devices)
-    return Tiles(shown, devices.simplified() if isinstance(devices, Iota) else devices, names)
+    return Tiles(shown, devices.simplified() if isinstance(devices, IotaDevices) else devices, names)
 
 
 def _permuted(dims: tuple[int, ...], permutation: tuple[int, ...], devices: DeviceOrder) -> DeviceOrder:
     """The devices of permuted tiles: an iota if possible, else a list."""
-    if isinstance(devices, Iota) and devices.order == tuple(range(len(devices.order))):
-        return Iota(dims, permutation).simplified()
-    ids = devices.array() if isinstance(devices, Iota) else np.array(devices)
+    if isinstance(devices, IotaDevices) and devices.order == tuple(range(len(devices.order))):
+        return IotaDevices(dims, permutation).simplified()
+    ids = devices.array() if isinstance(devices, IotaDevices) else np.array(devices)
     return tuple(ids.reshape(dims).transpose(permutation).reshape(-1).tolist())
 
 
 def _ascending(size: int, devices: DeviceOrder) -> DeviceOrder:
     """The devices with each run of `size` devices, which hold the same part, in ascending order."""
-    if not isinstance(devices, Iota):
+    if not isinstance(devices, IotaDevices):
         if len(devices) % size:
             return devices
         return tuple(np.sort(np.array(devices).reshape(-1, size), axis=1).reshape(-1).tolist())
@@ -149,18 +149,18 @@ def _ascending(size: int, devices: DeviceOrder) -> DeviceOrder:
         d = order[-inside]
         if reshape[d] > left:  # the group is a part of this dimension, which becomes two
             if reshape[d] % left:
-                return Iota(reshape, order)
+                return IotaDevices(reshape, order)
             reshape = (*reshape[:d], reshape[d] // left, left, *reshape[d + 1 :])
             moved = [n + (n > d) for n in order]
             at = len(order) - inside
             order = (*moved[:at], d, d + 1, *moved[at + 1 :])
             left = 1
         elif left % reshape[d]:
-            return Iota(reshape, order)
+            return IotaDevices(reshape, order)
         else:
             left //= reshape[d]
     at = len(order) - inside
-    return Iota(reshape, (*order[:at], *sorted(order[at:])))
+    return IotaDevices(reshape, (*order[:at], *sorted(order[at:])))
 
 
 # What partitions have
@@ -209,7 +209,7 @@ def tiling(sharding: Sharding | None, rank: int, partitions: int) -> Tiling:
 def _ids(devices: DeviceOrder | None, count: int) -> np.ndarray:
     return (
         devices.array()
-        if isinstance(devices, Iota)
+        if isinstance(devices, IotaDevices)
         else np.array(range(count) if devices is None else devices)
     )
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import axla.hlo as hlo
 from axla.core.shape import Shape, array
-from axla.hlo.collective import Reducing
+from axla.hlo.collective import Combining
 from axla.ir.clone import clone_computation
 from axla.ir.collectives import CollectiveKind, group_mode, group_of, is_asynchronous, processes
 from axla.ir.families import Paired
@@ -64,7 +64,7 @@ def _pairs(inst: Instruction, number: int, participants: tuple[int, int]) -> lis
     return [processes(mode, pair, *divmod(number, partitions), partitions) for pair in pairs]
 
 
-def folds_of(inst: Instruction[Reducing]) -> list[Computation]:
+def folds_of(inst: Instruction[Combining]) -> list[Computation]:
     """The kernels that combine two values of a collective's results element by element: one kernel per
     result, or one for all results if the reducer takes all of them together.
     """

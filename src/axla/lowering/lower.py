@@ -10,8 +10,7 @@ from hashlib import blake2b
 
 import axla.hlo as hlo
 from axla.analysis.buffers import Buffers
-from axla.analysis.dataflow import LiveArray as FlowValue
-from axla.analysis.dataflow import find
+from axla.analysis.dataflow import LiveArray, find
 from axla.analysis.regions import is_tiny, is_tiny_store
 from axla.analysis.scratch import Scratch
 from axla.analysis.trip_count import trip_count
@@ -33,7 +32,7 @@ from axla.custom.site import (
     CallSite,
     TableFunction,
 )
-from axla.hlo.collective import Reducing
+from axla.hlo.collective import Combining
 from axla.ir.clone import fingerprint, stand_alone
 from axla.ir.collectives import CollectiveKind
 from axla.ir.graph import Computation, Instruction, Module
@@ -50,7 +49,7 @@ from axla.program.interface import Alias, array_numbers
 from axla.program.kernels import Kernel, plan_kernel
 from axla.program.memory import BufferSlice
 from axla.program.program import Program, all_steps
-from axla.program.steps import Branch, Carried, Step, Value
+from axla.program.steps import ArrayValue, Branch, Carried, Step
 from axla.target.identity import identity
 from axla.target.machine import Target
 
@@ -149,9 +148,9 @@ class _Lowering:
         self.started: dict[Instruction, kinds.CollectiveStep] = {}
         self.participants = module.config.replica_count, module.config.num_partitions
         self.scratch = Scratch(buffers)
-        self.users: dict[FlowValue, list[Instruction | None]] = {}  # None: whoever called the computation
+        self.users: dict[LiveArray, list[Instruction | None]] = {}  # None: whoever called the computation
         # The memory of those results that can be written there as soon as they are computed.
-        self.ends: dict[FlowValue, BufferSlice] = {}
+        self.ends: dict[LiveArray, BufferSlice] = {}
 
     def program(self) -> Program:
         buffers, values, entry = self.buffers, self.values, self.module.entry
@@ -182,7 +181,7 @@ class _Lowering:
         busy = is_long_running(program, program.kernels)
         return replace(program, interface=replace(interface, long_running=busy))
 
-    def results(self, root: Instruction, steps: list[Step]) -> tuple[Value | None, ...]:
+    def results(self, root: Instruction, steps: list[Step]) -> tuple[ArrayValue | None, ...]:
         """The results in their final memory; appends the copies that this needs to `steps`."""
         places = {leaf: place for leaf, place in enumerate(self.buffers.results) if place is not None}
         written = {place.allocation for place in places.values()}
@@ -192,10 +191,10 @@ class _Lowering:
         for leaf, value in found.items():
             place = None if value.place == places[leaf] else value.place
             if place is not None and place.allocation in written and value.shape.size <= self.limits.tiny:
-                found[leaf] = Value(value.name, value.shape)
+                found[leaf] = ArrayValue(value.name, value.shape)
                 steps.append(kinds.CopyStep(value, found[leaf]))
         for leaf, place in places.items():
-            value = Value(found[leaf].name, found[leaf].shape, place)
+            value = ArrayValue(found[leaf].name, found[leaf].shape, place)
             if found[leaf] != value:
                 steps.append(kinds.CopyStep(found[leaf], value))
                 found[leaf] = value
@@ -238,7 +237,7 @@ class _Lowering:
         if group:
             inside = set(group)
 
-            def wanted(value: FlowValue) -> bool:
+            def wanted(value: LiveArray) -> bool:
                 return any(user not in inside for user in self.users.get(value, ()))
 
             steps.append(register_step(group, self.values, wanted, self.ends))
@@ -274,13 +273,13 @@ class _Lowering:
 
     def passed(
         self, inst: Instruction, places: Mapping[int, BufferSlice | None], steps: list[Step]
-    ) -> list[Value]:
+    ) -> list[ArrayValue]:
         """The leaves of `inst` that `places` names: arrays copied to their memory where needed, small values
         as they are.
         """
         return [self.values.at(inst, leaf, place, steps) for leaf, place in places.items()]
 
-    def defined(self, inst: Instruction, places: Mapping[int, BufferSlice | None]) -> list[Value]:
+    def defined(self, inst: Instruction, places: Mapping[int, BufferSlice | None]) -> list[ArrayValue]:
         shapes = leaf_shapes(inst.shape)
         return [self.values.define(inst, leaf, array(shapes[leaf]), place) for leaf, place in places.items()]
 
@@ -367,7 +366,7 @@ class _Lowering:
             rendezvous = rendezvous_of(inst, self.rendezvous_keys, participants, pair)
         if op.collective is CollectiveKind.PAIRED:
             pairs = pairs_of(inst, participants)
-        if applies(inst, Reducing):
+        if applies(inst, Combining):
             folds = tuple(self.fold(computation) for computation in folds_of(inst))
         step = kinds.CollectiveStep(
             inst.name, op.opcode, operands, results, rendezvous, pairs, dimension,

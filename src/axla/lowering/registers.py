@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from axla.analysis.dataflow import LiveArray as FlowValue
-from axla.analysis.dataflow import find
+from axla.analysis.dataflow import LiveArray, find
 from axla.core.shape import AnyShape, Shape, TupleShape
 from axla.hlo import AfterAll, Constant, Parameter, Reshape, Tuple
 from axla.ir.graph import Computation, Instruction
@@ -13,12 +12,12 @@ from axla.ir.typed import shape_of
 from axla.lowering.computations import copy_instruction, finish, leaf_of, new_computation
 from axla.lowering.values import DefinedValues
 from axla.program.memory import BufferSlice
-from axla.program.steps import RegisterStep, Value
+from axla.program.steps import ArrayValue, RegisterStep
 
 
 def register_step(
-    group: Sequence[Instruction], values: DefinedValues, wanted: Callable[[FlowValue], bool],
-    ends: Mapping[FlowValue, BufferSlice]
+    group: Sequence[Instruction], values: DefinedValues, wanted: Callable[[LiveArray], bool],
+    ends: Mapping[LiveArray, BufferSlice]
 ) -> RegisterStep:  # fmt: skip
     """Makes the step for instructions in their order. `wanted` says whether a value is used outside of the
     step; `ends` has the memory of results that the step writes as soon as they are computed.
@@ -41,19 +40,19 @@ class _Block:
         self.values = values
         self.leaves = values.flow.leaves
         self.computation = new_computation(name)
-        self.operands: list[Value] = []
+        self.operands: list[ArrayValue] = []
         # The values that instructions of this block compute: (instruction, leaf).
-        self.made: dict[FlowValue, tuple[Instruction, int]] = {}
-        self._found: dict[tuple[FlowValue, Shape], Instruction] = {}  # operands that are already in the block
+        self.made: dict[LiveArray, tuple[Instruction, int]] = {}
+        self._found: dict[tuple[LiveArray, Shape], Instruction] = {}  # operands that are already in the block
         self._called: dict[Computation, Computation] = {}
 
-    def add(self, inst: Instruction) -> list[FlowValue]:
+    def add(self, inst: Instruction) -> list[LiveArray]:
         """Copies an instruction into the block; returns the values that it computes."""
         if isinstance(inst.op, Constant):
             return self._constants(inst, inst.op)
         operands = [self.operand(o) for o in inst.operands]
         copy = copy_instruction(inst, self.computation, operands, self._called)
-        made: list[FlowValue] = []
+        made: list[LiveArray] = []
         for leaf, value in enumerate(self.leaves[inst]):
             found = value and find(value)
             if found is None or found in self.made or self.values.knows(found):
@@ -62,7 +61,7 @@ class _Block:
             made.append(found)
         return made
 
-    def _constants(self, inst: Instruction, op: Constant) -> list[FlowValue]:
+    def _constants(self, inst: Instruction, op: Constant) -> list[LiveArray]:
         """Copies the small leaves of a constant into the block and returns them; larger ones stay in
         memory.
         """
@@ -100,6 +99,6 @@ class _Block:
             self._found[key] = found
         return found
 
-    def _parameter(self, value: Value) -> Instruction:
+    def _parameter(self, value: ArrayValue) -> Instruction:
         self.operands.append(value)
         return self.computation.add(Parameter(value.shape, len(self.operands) - 1), name=value.name)

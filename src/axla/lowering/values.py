@@ -6,16 +6,15 @@ from dataclasses import replace
 from functools import lru_cache
 
 from axla.analysis.buffers import Buffers
-from axla.analysis.dataflow import LiveArray as FlowValue
-from axla.analysis.dataflow import find
+from axla.analysis.dataflow import LiveArray, find
 from axla.core.errors import InternalError
 from axla.core.literal import Digest
 from axla.core.shape import AnyShape, Shape, array
-from axla.hlo import Constant as ConstantOp
+from axla.hlo import Constant
 from axla.ir.graph import Instruction, NameTable
 from axla.program.memory import AllocationKind, BufferSlice
-from axla.program.program import Constant
-from axla.program.steps import CopyStep, Step, Value
+from axla.program.program import ConstantSpec
+from axla.program.steps import ArrayValue, CopyStep, Step
 
 
 class DefinedValues:
@@ -24,8 +23,8 @@ class DefinedValues:
     def __init__(self, buffers: Buffers):
         self.buffers = buffers
         self.flow = buffers.flow
-        self.constants: dict[int, Constant] = {}  # key: offset in the segment
-        self._known: dict[FlowValue, Value] = {}
+        self.constants: dict[int, ConstantSpec] = {}  # key: offset in the segment
+        self._known: dict[LiveArray, ArrayValue] = {}
         self._names = NameTable()
         # For each open scope, the names of values in registers that were also copied to memory.
         self._copied: list[set[str]] = [set()]
@@ -40,19 +39,19 @@ class DefinedValues:
         """Closes the innermost scope and forgets the copies that were made in it."""
         self._copied.pop()
 
-    def define(self, inst: Instruction, leaf: int, shape: Shape, place: BufferSlice | None) -> Value:
+    def define(self, inst: Instruction, leaf: int, shape: Shape, place: BufferSlice | None) -> ArrayValue:
         """Defines the value of a leaf of `inst` in the memory `place`."""
         found = self.flow.leaves[inst][leaf]
         assert found is not None
         return self.define_flow(found, shape, place)
 
-    def define_flow(self, found: FlowValue, shape: Shape, place: BufferSlice | None) -> Value:
+    def define_flow(self, found: LiveArray, shape: Shape, place: BufferSlice | None) -> ArrayValue:
         """Defines a value of dataflow: gives it a unique name and its memory."""
         name = found.inst.name if isinstance(found.inst.shape, Shape) else f"{found.inst.name}.{found.leaf}"
-        value = self._known[find(found)] = Value(self._names.claim(name), shape, place)
+        value = self._known[find(found)] = ArrayValue(self._names.claim(name), shape, place)
         return value
 
-    def define_leaves(self, inst: Instruction) -> tuple[Value | None, ...]:
+    def define_leaves(self, inst: Instruction) -> tuple[ArrayValue | None, ...]:
         """Defines all leaves of a result in the slices that buffer assignment gave them; None stands for a
         token.
         """
@@ -63,11 +62,11 @@ class DefinedValues:
             for leaf, shape in enumerate(leaf_shapes(inst.shape))
         )
 
-    def knows(self, found: FlowValue) -> bool:
+    def knows(self, found: LiveArray) -> bool:
         """Whether a value of dataflow has been defined."""
         return find(found) in self._known
 
-    def of(self, inst: Instruction, leaf: int = 0) -> Value:
+    def of(self, inst: Instruction, leaf: int = 0) -> ArrayValue:
         """The value of a leaf of `inst`, with the shape that the leaf has there."""
         found = self.flow.leaves[inst][leaf]
         assert found is not None
@@ -76,9 +75,9 @@ class DefinedValues:
             place = self._constant(inst, leaf)
             value = self.define_flow(found, found.shape, place)
         shape = leaf_shapes(inst.shape)[leaf]
-        return value if shape is value.shape else Value(value.name, array(shape), value.place)
+        return value if shape is value.shape else ArrayValue(value.name, array(shape), value.place)
 
-    def in_memory(self, inst: Instruction, leaf: int, steps: list[Step]) -> Value:
+    def in_memory(self, inst: Instruction, leaf: int, steps: list[Step]) -> ArrayValue:
         """The value of a leaf of `inst` in memory, where a kernel can read it. A value in registers is copied
         to its slice; the constants segment already contains constants.
         """
@@ -93,7 +92,7 @@ class DefinedValues:
             steps.append(CopyStep(value, target))
         return target
 
-    def at(self, inst: Instruction, leaf: int, place: BufferSlice | None, steps: list[Step]) -> Value:
+    def at(self, inst: Instruction, leaf: int, place: BufferSlice | None, steps: list[Step]) -> ArrayValue:
         """The value of a leaf of `inst` in the memory `place`: adds a copy unless it is already there.
         Without `place`, the value wherever it is.
         """
@@ -107,11 +106,11 @@ class DefinedValues:
         """The slice of a constant in the constants segment; records that the program uses the constant."""
         value = self.flow.leaves[inst][leaf]
         found = None if value is None else find(value)
-        if found is None or not isinstance(found.inst.op, ConstantOp):
+        if found is None or not isinstance(found.inst.op, Constant):
             raise InternalError(f"{inst!r}, leaf {leaf}, is used before it is computed")
         place = self.buffers.slice(inst, leaf)
         literal = list(found.inst.op.literal.leaves())[found.leaf]
-        self.constants[place.offset] = Constant(place.offset, found.shape.logical, Digest(literal))
+        self.constants[place.offset] = ConstantSpec(place.offset, found.shape.logical, Digest(literal))
         return place
 
 

@@ -40,11 +40,11 @@ class Observer:
 
     pipeline = "cpu"
 
-    def wants(self, step: Pass, module: Module, session: rewrite.Session) -> bool:
+    def wants(self, step: Pass, module: Module, session: rewrite.RuleRun) -> bool:
         """Called before a pass runs. Returns whether to run it; a required pass runs anyway."""
         return True
 
-    def ran(self, step: Pass, module: Module, session: rewrite.Session, changed: bool) -> None:
+    def ran(self, step: Pass, module: Module, session: rewrite.RuleRun, changed: bool) -> None:
         """Called after a pass has run. `changed` says whether it changed the module."""
 
 
@@ -103,7 +103,7 @@ class _Runner:
     passes: tuple[tuple[str, Pass], ...]
     steps_done: int = 0
     timings: dict[str, _Timing] = field(default_factory=dict)
-    session: rewrite.Session = field(init=False)
+    session: rewrite.RuleRun = field(init=False)
     dumping: bool = False
     random: random.Random | None = None
     observer: Observer | None = None
@@ -113,7 +113,7 @@ class _Runner:
 
     def __post_init__(self) -> None:
         flags = self.flags
-        self.session = rewrite.Session(
+        self.session = rewrite.RuleRun(
             fuel=flags.fuel, disabled=frozenset(flags.disable_hlo_passes), fast_math=flags.fast_math,
             strict=flags.verify,
         )  # fmt: skip

@@ -123,7 +123,7 @@ def rules_by_name() -> dict[str, Rule]:
 
 
 @dataclass(slots=True)
-class Session:
+class RuleRun:
     """The limits of rewriting in one run of a pipeline, and a record of the rules that fired."""
 
     fuel: int | None = None
@@ -165,11 +165,11 @@ class Session:
         return True
 
 
-_SESSION: ContextVar[Session | None] = ContextVar("rewrite session", default=None)
+_SESSION: ContextVar[RuleRun | None] = ContextVar("rewrite session", default=None)
 
 
 @contextmanager
-def session(new: Session) -> Iterator[None]:
+def session(new: RuleRun) -> Iterator[None]:
     """Makes `new` the current session within the `with` block."""
     token = _SESSION.set(new)
     try:
@@ -178,9 +178,9 @@ def session(new: Session) -> Iterator[None]:
         _SESSION.reset(token)
 
 
-def current_session() -> Session:
+def current_session() -> RuleRun:
     """The session of the running pipeline; a new one outside of a pipeline."""
-    return _SESSION.get() or Session()
+    return _SESSION.get() or RuleRun()
 
 
 def fast_math() -> bool:
@@ -281,7 +281,7 @@ def rewrite(
 class _Rewriter:
     """Rewrites one computation with a worklist."""
 
-    def __init__(self, computation: Computation, rules_of: RulesOf, active: Session, layout_sensitive: bool):
+    def __init__(self, computation: Computation, rules_of: RulesOf, active: RuleRun, layout_sensitive: bool):
         self.computation = computation
         self.rules_of = rules_of
         self.session = active

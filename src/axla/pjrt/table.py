@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from importlib.resources import files
 from typing import Any
 
-from axla.program.abi import Field, Struct
+from axla.program.abi import CField, Struct
 
 VERSION = (0, 112)
 """Of the API that api.txt has."""
@@ -32,7 +32,7 @@ def _read() -> tuple[dict[str, Struct], dict[str, Struct]]:
         if table is tables["functions"]:
             fields = [*_HEAD.split(), *fields]
         pairs = [field.split(":") for field in fields]
-        table[name] = Struct(f"PJRT_{name}", "", *(Field(n, kind, "") for n, kind in pairs))
+        table[name] = Struct(f"PJRT_{name}", "", *(CField(n, kind, "") for n, kind in pairs))
     return tables["functions"], tables["structs"]
 
 
@@ -41,10 +41,10 @@ FUNCTIONS, STRUCTS = _read()
 API = Struct(
     "PJRT_Api",
     "The table of functions that a plugin gives.",
-    *(Field(n, kind, "") for n, kind in [("struct_size", "u64"), ("extension_start", "ptr")]),
-    *(Field(n, kind, "") for n, kind in [("version_size", "u64"), ("version_extension", "ptr")]),
-    *(Field(n, "i32", "") for n in ("major_version", "minor_version")),
-    *(Field(name, "ptr", "") for name in FUNCTIONS),
+    *(CField(n, kind, "") for n, kind in [("struct_size", "u64"), ("extension_start", "ptr")]),
+    *(CField(n, kind, "") for n, kind in [("version_size", "u64"), ("version_extension", "ptr")]),
+    *(CField(n, "i32", "") for n in ("major_version", "minor_version")),
+    *(CField(name, "ptr", "") for name in FUNCTIONS),
 )
 
 # Codes of extensions, and of types of named values.

@@ -49,7 +49,7 @@ _TYPES: dict[str, tuple[type, str, str, int]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Field:
+class CField:
     """A field of a boundary struct: an integer, a pointer, or `count` of them in a row."""
 
     name: str
@@ -75,7 +75,7 @@ class Field:
 class Struct:
     """A boundary struct, laid out by the rules of C: each field at the next multiple of its alignment."""
 
-    def __init__(self, name: str, doc: str, *fields: Field) -> None:
+    def __init__(self, name: str, doc: str, *fields: CField) -> None:
         self.name, self.doc, self.fields = name, doc, fields
 
     def index(self, name: str) -> int:
@@ -128,7 +128,7 @@ def _offsets(struct: Struct, pointer_bytes: int) -> tuple[int, ...]:
 
 @lru_cache
 def _ctypes(struct: Struct) -> type[c.Structure]:
-    kinds: list[tuple[Field, Any]] = [(f, _TYPES[f.type][0]) for f in struct.fields]
+    kinds: list[tuple[CField, Any]] = [(f, _TYPES[f.type][0]) for f in struct.fields]
     return structure(struct.doc, **{f.name: k if f.count == 1 else k * f.count for f, k in kinds})
 
 
@@ -140,24 +140,24 @@ def structure(doc: str, /, **fields: Any) -> Any:
 FRAME = Struct(
     "axla_frame",
     "What one run of a program sees; made by its caller, valid during the run, used by no other run.",
-    Field("version", "i32", "FRAME_VERSION; the entry refuses another one"),
-    Field("reserved", "i32", "0"),
-    Field("arguments", "ptr", "addresses of the parameter leaves", "void *const *"),
-    Field("results", "ptr", "addresses of the results, as in S_results (no variables)", "void *const *"),
-    Field("constants", "ptr", "start of the constants segment, 64-byte aligned", "const void *"),
-    Field("workspace", "ptr", "scratch memory of this run, 64-byte aligned"),
-    Field("functions", "ptr", "the function table, in the order of the interface", "void *const *"),
-    Field("parallel_for", "ptr", "runs a kernel over ranges of its index space", "axla_parallel_for *"),
-    Field("pool", "ptr", "context of parallel_for"),
-    Field("cancel", "ptr", "stops the run when not 0; polled", "const volatile int32_t *"),
-    Field("run_id", "i64", "a number no other run of the process has; all replicas of a run share it"),
-    Field("replica", "i32", "replica id"),
-    Field("partition", "i32", "partition id"),
-    Field("rng_state", "u64", "state of the stateful random number ops", count=2),
-    Field("error_code", "i32", "set together with a non-zero return value"),
-    Field("error_step", "i32", "the step of the program that failed"),
-    Field("error_detail", "i64", "what the message of the code asks for"),
-    Field("peers", "ptr", "context of collectives; null: there are no others"),
+    CField("version", "i32", "FRAME_VERSION; the entry refuses another one"),
+    CField("reserved", "i32", "0"),
+    CField("arguments", "ptr", "addresses of the parameter leaves", "void *const *"),
+    CField("results", "ptr", "addresses of the results, as in S_results (no variables)", "void *const *"),
+    CField("constants", "ptr", "start of the constants segment, 64-byte aligned", "const void *"),
+    CField("workspace", "ptr", "scratch memory of this run, 64-byte aligned"),
+    CField("functions", "ptr", "the function table, in the order of the interface", "void *const *"),
+    CField("parallel_for", "ptr", "runs a kernel over ranges of its index space", "axla_parallel_for *"),
+    CField("pool", "ptr", "context of parallel_for"),
+    CField("cancel", "ptr", "stops the run when not 0; polled", "const volatile int32_t *"),
+    CField("run_id", "i64", "a number no other run of the process has; all replicas of a run share it"),
+    CField("replica", "i32", "replica id"),
+    CField("partition", "i32", "partition id"),
+    CField("rng_state", "u64", "state of the stateful random number ops", count=2),
+    CField("error_code", "i32", "set together with a non-zero return value"),
+    CField("error_step", "i32", "the step of the program that failed"),
+    CField("error_detail", "i64", "what the message of the code asks for"),
+    CField("peers", "ptr", "context of collectives; null: there are no others"),
 )
 
 STATUS_TEXT = 1000
@@ -165,9 +165,9 @@ STATUS_TEXT = 1000
 STATUS = Struct(
     "axla_status",
     "How a custom call of XLA's status-returning conventions ended; zero before the call.",
-    Field("failed", "i32", "not 0: the call failed"),
-    Field("length", "i32", "bytes of the message"),
-    Field("message", "i8", "what went wrong, UTF-8", "char", count=STATUS_TEXT),
+    CField("failed", "i32", "not 0: the call failed"),
+    CField("length", "i32", "bytes of the message"),
+    CField("message", "i8", "what went wrong, UTF-8", "char", count=STATUS_TEXT),
 )
 
 

@@ -16,7 +16,7 @@ from axla.core.errors import VerifyError
 from axla.core.shape import AnyShape, Shape
 from axla.program.memory import AllocationKind, BufferSlice
 from axla.program.program import Program
-from axla.program.steps import Value
+from axla.program.steps import ArrayValue
 from axla.target.machine import ALIGNMENT, Limits
 
 MOST_REGISTERS = Limits().tiny  # of one array
@@ -127,7 +127,7 @@ class Contents:
             self.fail(f"{place} is not inside of its memory")
         return memory
 
-    def placed(self, value: Value) -> AllocationContents:
+    def placed(self, value: ArrayValue) -> AllocationContents:
         """The memory of a value, checked to fit it."""
         place, alignment = value.place, value.shape.dtype.real.itemsize
         if place is None:
@@ -139,7 +139,7 @@ class Contents:
             self.fail(f"{value.name} in {place} is not aligned to {alignment} bytes")
         return memory
 
-    def define(self, value: Value, *, keep: bool = False) -> None:
+    def define(self, value: ArrayValue, *, keep: bool = False) -> None:
         """A step produces a value; `keep` as for `hold`."""
         if value.name in self.names or value.shape.is_dynamic:
             self.fail(f"{value.name} is written twice, or has a dynamic size: {value.shape}")
@@ -151,17 +151,17 @@ class Contents:
         if value.place is not None:
             self.put(value, known, keep=keep)
 
-    def small(self, value: Value) -> None:
+    def small(self, value: ArrayValue) -> None:
         """Requires that an array has few enough elements for registers."""
         self.require(value.shape.size <= MOST_REGISTERS, f"{value.name} is too large for registers")
 
-    def put(self, value: Value, known: LiveValue, *, keep: bool = False) -> None:
+    def put(self, value: ArrayValue, known: LiveValue, *, keep: bool = False) -> None:
         """Records that a value lies in its memory, which must be writable unless `keep`."""
         if not (self.placed(value).writable or keep):
             self.fail(f"{value.place} is read only")
         self.hold(value.memory, known, keep=keep)
 
-    def use(self, *values: Value) -> None:
+    def use(self, *values: ArrayValue) -> None:
         """A step reads values in their places. A constant gets its name at its first use."""
         for value in values:
             known, place = self.values.get(value.name), value.place
@@ -170,7 +170,7 @@ class Contents:
                 constant = self.constants.get((place.offset, place.size))
             if known is None and constant is not None:
                 self.names.discard(value.name)  # it may be read in one scope after the other
-                self.define(Value(value.name, constant, place), keep=True)
+                self.define(ArrayValue(value.name, constant, place), keep=True)
                 known = self.values[value.name]
             if known is None:
                 self.fail(f"{value.name} is read before it is written")
@@ -182,7 +182,7 @@ class Contents:
                 both = constant is not None and known.register  # as lowering has small constants
                 self.require(both, f"{value.name} is read in {place}, which holds another value")
 
-    def typed(self, value: Value, shape: AnyShape) -> None:
+    def typed(self, value: ArrayValue, shape: AnyShape) -> None:
         """Requires that a value has a shape, layouts aside."""
         if value.shape.logical is not shape.logical:
             self.fail(f"{value.name} is {value.shape}, wanted {shape}")

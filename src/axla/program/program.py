@@ -10,20 +10,20 @@ from axla.core.shape import Shape
 from axla.program.interface import Interface
 from axla.program.kernels import Kernel
 from axla.program.memory import Allocation
-from axla.program.steps import BranchStep, LoopStep, Step, Value
+from axla.program.steps import ArrayValue, BranchStep, LoopStep, Step
 
-Sum = str | Digest
+ContentDigest = str | Digest
 
 
 @dataclass(frozen=True, slots=True)
-class Constant:
+class ConstantSpec:
     """An array in the constants segment; `digest` identifies its bytes (blake2b, 32 digits). It is computed
     on first use, since that takes long for large arrays.
     """
 
     offset: int
     shape: Shape
-    digest: Sum
+    digest: ContentDigest
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +39,11 @@ class Program:
     target: str
     interface: Interface
     allocations: tuple[Allocation, ...]  # of parameters and results
-    constants: tuple[Constant, ...]
+    constants: tuple[ConstantSpec, ...]
     kernels: tuple[Kernel, ...]
-    parameters: tuple[Value | None, ...]
+    parameters: tuple[ArrayValue | None, ...]
     steps: tuple[Step, ...]
-    results: tuple[Value | None, ...]
+    results: tuple[ArrayValue | None, ...]
 
 
 def nested_steps(step: Step) -> Iterator[Step]:

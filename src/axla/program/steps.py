@@ -1,6 +1,6 @@
 """The steps of a program: frozen data about values.
 
-A `Value` is an array: computed by a step, a parameter or a constant. Tuples, bitcasts and parameters of
+A `ArrayValue` is an array: computed by a step, a parameter or a constant. Tuples, bitcasts and parameters of
 called computations are already resolved. Uses of a value have its name; they may have another shape of the
 same size, and have a place: a slice, or None for registers.
 """
@@ -19,7 +19,7 @@ from axla.program.memory import BufferSlice
 
 
 @dataclass(frozen=True, slots=True)
-class Value:
+class ArrayValue:
     """An array: its name, its shape, and the slice where it is read or written; None: registers."""
 
     name: str
@@ -40,8 +40,8 @@ class KernelStep:
 
     name: str
     kernel: str
-    operands: tuple[Value, ...]
-    results: tuple[Value, ...]
+    operands: tuple[ArrayValue, ...]
+    results: tuple[ArrayValue, ...]
     scratch: BufferSlice | None = None
     location: SourceLocation | None = None
 
@@ -56,8 +56,8 @@ class RegisterStep:
 
     name: str
     computation: Computation
-    operands: tuple[Value, ...]
-    results: tuple[Value, ...]
+    operands: tuple[ArrayValue, ...]
+    results: tuple[ArrayValue, ...]
     location: SourceLocation | None = None
 
 
@@ -67,8 +67,8 @@ class CopyStep:
     the value's name.
     """
 
-    source: Value
-    target: Value
+    source: ArrayValue
+    target: ArrayValue
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,10 +78,10 @@ class StoreStep:
     """
 
     name: str
-    operand: Value
-    update: Value
-    starts: tuple[Value, ...]
-    result: Value
+    operand: ArrayValue
+    update: ArrayValue
+    starts: tuple[ArrayValue, ...]
+    result: ArrayValue
     location: SourceLocation | None = None
 
 
@@ -91,10 +91,10 @@ class Carried:
     are in registers, and `initial` and `next` are read from where they are.
     """
 
-    initial: Value
-    parameter: Value  # what condition and body see
-    next: Value
-    result: Value
+    initial: ArrayValue
+    parameter: ArrayValue  # what condition and body see
+    next: ArrayValue
+    result: ArrayValue
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +104,7 @@ class LoopStep:
     name: str
     carried: tuple[Carried, ...]
     condition: tuple[Step, ...]
-    test: Value
+    test: ArrayValue
     body: tuple[Step, ...]
     trip_count: int | None = None  # None: not known
     location: SourceLocation | None = None
@@ -115,7 +115,7 @@ class Branch:
     """A branch and its results, one value per result of the step; a result in memory is in its slice."""
 
     steps: tuple[Step, ...]
-    values: tuple[Value, ...]
+    values: tuple[ArrayValue, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,9 +125,9 @@ class BranchStep:
     """
 
     name: str
-    selector: Value
+    selector: ArrayValue
     branches: tuple[Branch, ...]
-    results: tuple[Value, ...]
+    results: tuple[ArrayValue, ...]
     location: SourceLocation | None = None
 
 
@@ -141,8 +141,8 @@ class CustomCallStep:
     site: CallSite
     api: str
     function: int
-    operands: tuple[Value | None, ...]
-    results: tuple[Value | None, ...]
+    operands: tuple[ArrayValue | None, ...]
+    results: tuple[ArrayValue | None, ...]
     report: int = -1  # the function that takes note of a failed status
     plan: CallPlan | None = None  # of a library's routine
     scratch: BufferSlice | None = None
@@ -154,8 +154,8 @@ class TransferStep:
     """Copies a value to another memory space. The target has the value's name."""
 
     name: str
-    source: Value
-    target: Value
+    source: ArrayValue
+    target: ArrayValue
     location: SourceLocation | None = None
 
 
@@ -173,8 +173,8 @@ class CollectiveStep:
 
     name: str
     kind: str  # an opcode: all-reduce, all-gather...
-    operands: tuple[Value, ...]
-    results: tuple[Value, ...]
+    operands: tuple[ArrayValue, ...]
+    results: tuple[ArrayValue, ...]
     rendezvous_keys: tuple[int, ...] = ()
     pairs: tuple[tuple[int, int], ...] = ()  # of a permute: source and target, as participants
     dimension: int | None = None  # that is gathered, scattered or split; None: operands are
@@ -182,7 +182,7 @@ class CollectiveStep:
     folds: tuple[str, ...] = ()
     function: int = -1  # the engine
     starts: bool = False  # the first half
-    begun: tuple[Value, ...] = ()  # of the second half
+    begun: tuple[ArrayValue, ...] = ()  # of the second half
     location: SourceLocation | None = None
 
 

@@ -37,8 +37,8 @@ from axla.program.codec import Format, TextCodec, TextReader, read_array, read_t
 from axla.program.interface import Alias, Interface, RendezvousKey, Tree, ValueSpec, tree_text
 from axla.program.kernels import Kernel
 from axla.program.memory import Allocation, AllocationKind, BufferSlice
-from axla.program.program import Constant, Program
-from axla.program.steps import Branch, Carried, Step, Value
+from axla.program.program import ConstantSpec, Program
+from axla.program.steps import ArrayValue, Branch, Carried, Step
 from axla.program.verify import verify_program
 from axla.text.lexer import BLANK
 from axla.text.parser import parse_hlo
@@ -131,12 +131,12 @@ def _read_slice(reader: TextReader) -> BufferSlice:
     return BufferSlice(allocation, start, end - start)
 
 
-def _write_value(value: Value) -> str:
+def _write_value(value: ArrayValue) -> str:
     place = f" in {value.place}" if value.place is not None else ""
     return f"%{write_text(value.name)} {_shape(value.shape)}{place}"
 
 
-def _write_nameless(value: Value) -> str:
+def _nameless(value: ArrayValue) -> str:
     return f"\x01{quote(value.name)}\x01 {_shape(value.shape)} {value.place}"
 
 
@@ -144,11 +144,11 @@ def _shape(shape: Shape) -> str:
     return shape.to_string(layout=shape.logical is not shape)
 
 
-def _read_value(reader: TextReader) -> Value:
+def _read_value(reader: TextReader) -> ArrayValue:
     reader.expect("%")
     name, shape = read_text(reader), read_array(reader)
     place = _read_slice(reader) if reader.match(_PLACED) is not None else None
-    return Value(name, shape, place)
+    return ArrayValue(name, shape, place)
 
 
 def _read_tree(reader: TextReader) -> Tree:
@@ -170,23 +170,23 @@ _SEGMENTS = {
 
 
 _LINES = (
-    Program, Interface, RendezvousKey, ValueSpec, Alias, TableFunction, Allocation, Constant, Kernel, Phase,
-    Carried, Branch,
-    *Step.__args__, Plan, tuple[Value | None, ...],
+    Program, Interface, RendezvousKey, ValueSpec, Alias, TableFunction, Allocation, ConstantSpec, Kernel,
+    Phase, Carried, Branch,
+    *Step.__args__, Plan, tuple[ArrayValue | None, ...],
 )  # fmt: skip
 _FORMS: dict[Any, Format] = {
     Computation: Format(_write_computation, _read_computation, block=True),
     BufferSlice: Format(str, _read_slice),
-    Value: Format(_write_value, _read_value),
+    ArrayValue: Format(_write_value, _read_value),
     "Tree": Format(tree_text, _read_tree),
-    "Sum": Format(lambda digest: write_text(str(digest)), read_text),
+    "ContentDigest": Format(lambda digest: write_text(str(digest)), read_text),
 }
-_NAMELESS = {Value: Format(_write_nameless, _read_value), Computation: Format(fingerprint, _read_computation)}
+_NAMELESS = {ArrayValue: Format(_nameless, _read_value), Computation: Format(fingerprint, _read_computation)}
 _SKIPPED = (
     {(kind, name) for kind in _LINES for name in ("name", "location")}
     - {(Kernel, "name"), (TableFunction, "name")}
     | {(Kernel, name) for name in ("kind", "computation", "plan")}
-    | {(Constant, "digest"), (CallSite, "where")}
+    | {(ConstantSpec, "digest"), (CallSite, "where")}
 )  # fmt: skip
 
 

@@ -25,7 +25,7 @@ from axla.program.contents import WORKSPACE, AllocationContents, Contents
 from axla.program.interface import ValueSpec, array_numbers, tree_leaves
 from axla.program.memory import Allocation, AllocationKind, BufferSlice
 from axla.program.program import Program, all_steps, nested_steps
-from axla.program.steps import Step, Value
+from axla.program.steps import ArrayValue, Step
 from axla.target.machine import ALIGNMENT
 
 MOST_NESTED = 100  # loops and branches in each other
@@ -57,7 +57,7 @@ class _Verifier(Contents):
         self.where = "the results"
         self.use(*(value for value in program.results if value is not None))
 
-    def scratch(self, place: BufferSlice | None, size: int, values: Sequence[Value | None]) -> None:
+    def scratch(self, place: BufferSlice | None, size: int, values: Sequence[ArrayValue | None]) -> None:
         """Checks that a step's scratch memory is large enough, and separate from its operands and results."""
         if place is None:
             self.require(size == 0, f"there is no scratch memory, {size} bytes are wanted")
@@ -94,18 +94,18 @@ class _Verifier(Contents):
             self.require(step.results[number].place == step.operands[operand].place, "shares parts of memory")
         self.write(step.results, list(kernel.computation.root.shape.leaves()))
 
-    def fit(self, what: str, values: Sequence[Value], shapes: Sequence[AnyShape], *, memory: bool) -> None:
+    def fit(self, what: str, values: Sequence[ArrayValue], shapes: Sequence[AnyShape], memory: bool) -> None:
         """Checks that operands or results have the shapes that the step needs."""
         self.require(len(values) == len(shapes), f"{len(values)} {what}, wanted {len(shapes)}")
         for value, shape in zip(values, shapes, strict=True):
             self.typed(value, shape)
             self.require(value.place is not None or not memory, f"{value.name} has to be in memory")
 
-    def read(self, values: Sequence[Value], shapes: Sequence[AnyShape], *, memory: bool = True) -> None:
+    def read(self, values: Sequence[ArrayValue], shapes: Sequence[AnyShape], *, memory: bool = True) -> None:
         self.fit("operands", values, shapes, memory=memory)
         self.use(*values)
 
-    def write(self, values: Sequence[Value], shapes: Sequence[AnyShape], *, memory: bool = True) -> None:
+    def write(self, values: Sequence[ArrayValue], shapes: Sequence[AnyShape], *, memory: bool = True) -> None:
         self.fit("results", values, shapes, memory=memory)
         self.define_all(values, keep=False)
 
@@ -177,7 +177,7 @@ class _Verifier(Contents):
             self.use(*(c.next for c in step.carried))
         self.define_all([c.result for c in step.carried])
 
-    def define_all(self, values: Sequence[Value], *, keep: bool = True) -> None:
+    def define_all(self, values: Sequence[ArrayValue], *, keep: bool = True) -> None:
         """Defines values, none of which may overlap another one; `keep` as for `hold`."""
         for value in values:
             self.define(value, keep=keep)
@@ -281,7 +281,7 @@ class _Verifier(Contents):
             self.require(inside and not constant.offset % ALIGNMENT, f"constant at {constant.offset}")
 
     def border(
-        self, values: Sequence[Value | None], specs: Sequence[ValueSpec], kind: AllocationKind,
+        self, values: Sequence[ArrayValue | None], specs: Sequence[ValueSpec], kind: AllocationKind,
         becomes: dict[int, int],
     ) -> None:  # fmt: skip
         """Checks leaves of parameters or results, their memory, and their description for callers."""
@@ -312,13 +312,13 @@ _STEPS: dict[type[Step], Callable[[_Verifier, Any], None]] = {
 }
 
 
-def _is(value: Value, leaf: AnyShape) -> bool:
+def _is(value: ArrayValue, leaf: AnyShape) -> bool:
     """Whether a value in memory is a leaf of a call."""
     same = isinstance(leaf, Shape) and leaf.dtype is value.shape.dtype
     return same and value.place is not None and value.place.size == leaf.byte_size
 
 
-def _shared(results: Sequence[Value], operands: Sequence[Value]) -> set[tuple[int, int]]:
+def _shared(results: Sequence[ArrayValue], operands: Sequence[ArrayValue]) -> set[tuple[int, int]]:
     """(result, operand) pairs with common bytes."""
     read: dict[Allocation, list[tuple[int, int, int]]] = {}
     longest = 0
@@ -357,7 +357,7 @@ def _written(step: Step, inside: dict[int, list[BufferSlice]]) -> list[BufferSli
     """The slices that a step writes on any path; `inside`: those written by its nested steps."""
     found = [slice_ for nested in nested_steps(step) for slice_ in inside[id(nested)]]
     if isinstance(step, kinds.CopyStep | kinds.TransferStep):
-        results: Sequence[Value | None] = (step.target,)
+        results: Sequence[ArrayValue | None] = (step.target,)
     elif isinstance(step, kinds.StoreStep):
         results = (step.result,)
     else:

@@ -35,11 +35,11 @@ class Field:
     array: bool  # repeated, as a NumPy array
     present: bool  # a zero is written too
     enum: Enum | None = None
-    message: Message | None = None
+    message: MessageType | None = None
 
 
 @dataclass(slots=True, eq=False)
-class Message:
+class MessageType:
     """A message type: its fields by name and by number."""
 
     name: str
@@ -68,8 +68,8 @@ def _enum(name: str, text: str) -> Enum:
     return Enum(name, numbers, {number: word for word, number in numbers.items()})
 
 
-def _tables(entries: dict[str, str], enums: dict[str, Enum], skips: bool) -> dict[str, Message]:
-    tables = {name: Message(name, skips=skips) for name in entries}
+def _tables(entries: dict[str, str], enums: dict[str, Enum], skips: bool) -> dict[str, MessageType]:
+    tables = {name: MessageType(name, skips=skips) for name in entries}
     for name, text in entries.items():
         table = tables[name]
         for line in text.split(","):
@@ -86,7 +86,7 @@ def _tables(entries: dict[str, str], enums: dict[str, Enum], skips: bool) -> dic
     return tables
 
 
-def read(file: str | Path, skips: bool = False) -> tuple[dict[str, Message], dict[str, Enum]]:
+def read(file: str | Path, skips: bool = False) -> tuple[dict[str, MessageType], dict[str, Enum]]:
     """The messages and enumerations of a file: a path, or the name of one beside this one. `skips` is that of
     the messages.
     """

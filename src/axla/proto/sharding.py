@@ -7,7 +7,7 @@ from typing import Any
 from axla.core.errors import AxlaError, InvalidArgument, ParseError
 from axla.core.regex import ascii_regex
 from axla.ir.attributes import RawText, SourceTargetPairs
-from axla.ir.devices import Axis, DeviceOrder, Iota, IotaGroups, Mesh, MeshAxes, ReplicaGroups
+from axla.ir.devices import Axis, DeviceOrder, IotaDevices, IotaGroups, Mesh, MeshAxes, ReplicaGroups
 from axla.ir.sharding import SUBGROUPS, WORDS, DimAxes, MeshTiles, Sharding, Tiles, tiled
 from axla.text.sharding import read_sharding
 
@@ -17,7 +17,7 @@ _DOMAIN = ascii_regex(r'\{\s*+kind="sharding",\s*+entry=\{(.*)\},\s*+exit=\{(.*)
 
 
 def _devices(devices: DeviceOrder, listed: str, reshape: str, transpose: str) -> Proto:
-    if isinstance(devices, Iota):
+    if isinstance(devices, IotaDevices):
         return {reshape: list(devices.reshape), transpose: list(devices.order)}
     return {listed: list(devices)}
 
@@ -138,7 +138,7 @@ def _tiles(message: Proto) -> str | Tiles:
     dims = tuple(message.get("tile_assignment_dimensions", ()))
     devices: DeviceOrder = tuple(message.get("tile_assignment_devices", ()))
     if "iota_reshape_dims" in message:
-        devices = Iota.of(message["iota_reshape_dims"], message.get("iota_transpose_perm", ()))
+        devices = IotaDevices.of(message["iota_reshape_dims"], message.get("iota_transpose_perm", ()))
     kinds = tuple(str(kind).lower() for kind in message.get("last_tile_dims", ()))
     if message.get("replicate_on_last_tile_dim"):
         kinds = ("replicated",)
@@ -157,7 +157,7 @@ def _mesh(message: Proto) -> Mesh:
     devices: DeviceOrder | None = tuple(message.get("device_ids", ())) or None
     if devices is None and "iota_transform" in message:
         iota = message["iota_transform"]
-        devices = Iota.of(iota.get("reshape_dims", ()), iota.get("transpose_perm", ()))
+        devices = IotaDevices.of(iota.get("reshape_dims", ()), iota.get("transpose_perm", ()))
     return Mesh(axes, devices)
 
 
@@ -197,7 +197,7 @@ def write_groups(groups: ReplicaGroups, message: Proto, around: object) -> None:
         message["mesh_axes_replica_group_list"] = {
             "mesh": _mesh_message(form.mesh), "axes": _axes_message(form.axes, form.mesh),
         }  # fmt: skip
-    elif form is not None and isinstance(form.devices, Iota):
+    elif form is not None and isinstance(form.devices, IotaDevices):
         message["iota_collective_device_list"] = {
             "num_replica_groups": form.count, "num_devices_per_group": form.size,
             "iota_reshape_dims": list(form.devices.reshape), "iota_transpose_perm": list(form.devices.order),
@@ -213,7 +213,7 @@ def read_groups(message: Proto, around: object) -> ReplicaGroups:
     try:
         if "iota_collective_device_list" in message:
             found = message["iota_collective_device_list"]
-            devices = Iota.of(found.get("iota_reshape_dims", ()), found.get("iota_transpose_perm", ()))
+            devices = IotaDevices.of(found.get("iota_reshape_dims", ()), found.get("iota_transpose_perm", ()))
             sizes = (found.get("num_replica_groups", 0), found.get("num_devices_per_group", 0))
             return ReplicaGroups((), IotaGroups(*sizes, devices))
         if "mesh_axes_replica_group_list" in message:

@@ -12,7 +12,7 @@ import numpy as np
 
 from axla.core.cursor import Cursor, always
 from axla.core.regex import ascii_regex
-from axla.proto.schema import TABLES, Field, Message
+from axla.proto.schema import TABLES, Field, MessageType
 from axla.proto.wire import ARRAY_TYPES, MAX_DEPTH, UNKNOWN, number_bytes, unknown_fields
 from axla.text.lexer import unescaped
 from axla.text.strings import quote
@@ -27,7 +27,7 @@ def to_text(message: dict[str, Any], name: str) -> str:
     return "\n".join(lines) + "\n" if lines else ""
 
 
-def _write(message: dict[str, Any], table: Message, indent: str, lines: list[str]) -> None:
+def _write(message: dict[str, Any], table: MessageType, indent: str, lines: list[str]) -> None:
     for name, value in message.items():
         if name == UNKNOWN:
             lines += [
@@ -78,10 +78,10 @@ _STRING = ascii_regex(_BLANK + r"""("(?:[^"\\\n]|\\[\s\S])*+"|'(?:[^'\\\n]|\\[\s
 _MARK = ascii_regex(_BLANK + r"([:{}<>\[\],;])")
 _ESCAPE = ascii_regex(r"\\([0-7]{1,3}|[xX][0-9a-fA-F]{1,2}|[\s\S])")
 _CLOSING = {"{": "}", "<": ">"}
-_ANY = Message("a message", skips=True)
+_ANY = MessageType("a message", skips=True)
 
 
-def from_text(text: str, name: str | Message) -> dict[str, Any]:
+def from_text(text: str, name: str | MessageType) -> dict[str, Any]:
     """The message of type `name` that a text is; ParseError with line and column."""
     return _Reader(text).message(TABLES[name] if isinstance(name, str) else name, "")
 
@@ -99,7 +99,7 @@ class _Reader(Cursor):
         self.pos = found.end()
         return found[1]
 
-    def message(self, table: Message, closing: str) -> dict[str, Any]:
+    def message(self, table: MessageType, closing: str) -> dict[str, Any]:
         message: dict[str, Any] = {}
         while not (closing and self.mark(closing)):
             found = _NAME.match(self.text, self.pos)

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from axla.core.errors import InvalidArgument, ParseError
-from axla.proto.schema import TABLES, Field, Message
+from axla.proto.schema import TABLES, Field, MessageType
 
 MAX_DEPTH = 100
 UNKNOWN = ""
@@ -50,7 +50,7 @@ class BadProto(Exception):
         self.message, self.at, self.path = message, at, []
 
 
-def decode(data: bytes, name: str | Message) -> dict[str, Any]:
+def decode(data: bytes, name: str | MessageType) -> dict[str, Any]:
     """The message of type `name` that the bytes are; ParseError with the path of the field and the byte."""
     table = TABLES[name] if isinstance(name, str) else name
     try:
@@ -65,7 +65,7 @@ class _Reader:
         self.data = data
         self.shared: dict[tuple[str, bytes], dict[str, Any]] = {}
 
-    def message(self, pos: int, end: int, table: Message, depth: int) -> dict[str, Any]:
+    def message(self, pos: int, end: int, table: MessageType, depth: int) -> dict[str, Any]:
         """The message between two offsets."""
         if depth > MAX_DEPTH:
             raise BadProto(f"messages are nested more than {MAX_DEPTH} levels deep", pos)
@@ -144,7 +144,7 @@ class _Reader:
 _NOT_THERE: tuple[Any, int] = (None, 0)
 
 
-def _fill(table: Message) -> dict[int, tuple[Field, int]]:
+def _fill(table: MessageType) -> dict[int, tuple[Field, int]]:
     """The table by tags: a repeated number may be packed, or not."""
     for number, field in table.by_number.items():
         wire = _WIRE.get(field.scalar, _VARINT)
@@ -282,7 +282,7 @@ def unknown_fields(data: bytes) -> list[tuple[int, int, Any]]:
 # Writing.
 
 
-def encode(message: dict[str, Any], name: str | Message) -> bytes:
+def encode(message: dict[str, Any], name: str | MessageType) -> bytes:
     """The bytes of a message of type `name`."""
     return bytes(_Writer().message(message, TABLES[name] if isinstance(name, str) else name))
 
@@ -291,7 +291,7 @@ class _Writer:
     def __init__(self) -> None:
         self.shared: dict[int, bytes] = {}  # by identity: the message that is written keeps its parts
 
-    def message(self, message: dict[str, Any], table: Message) -> bytearray:
+    def message(self, message: dict[str, Any], table: MessageType) -> bytearray:
         out = bytearray()
         for name, value in message.items():
             if name == UNKNOWN:

@@ -17,7 +17,7 @@ writes in one piece.
 """
 
 
-class Log:
+class RequestLog:
     """A line on stderr for each request: words, or JSON."""
 
     def __init__(self, session: str, form: str) -> None:

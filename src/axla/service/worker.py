@@ -56,7 +56,7 @@ def main() -> None:
     connection, reasons, window = socket.socket(fileno=files[0]), *files[1:]
     limits = ClientLimits(**told["limits"])
     _restrain(limits)
-    lines = log.Log(first["session"], told["log"])
+    lines = log.RequestLog(first["session"], told["log"])
     transport = SocketTransport(connection, window, first=False)
     session = ClientFeed.session = ClientSession(transport, backend, limits, page, lines.request)
     Feeds.kind = ClientFeed

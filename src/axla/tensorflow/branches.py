@@ -17,8 +17,8 @@ from axla.core.errors import UnsupportedError, VerifyError
 from axla.tensorflow.frames import LOOPS, argument, identity, made, plain, without_frames
 from axla.tensorflow.graph import Graph, Node, Output
 
-Side = tuple[Output, bool]
-State = frozenset[Side]
+BranchSide = tuple[Output, bool]
+State = frozenset[BranchSide]
 _ALWAYS: State = frozenset()
 
 
@@ -282,7 +282,7 @@ class _Branches:
 
 def _all_of(states: Iterable[State | None]) -> State | None:
     """The conjunction of states; None where it cannot hold."""
-    found: set[Side] = set()
+    found: set[BranchSide] = set()
     for state in states:
         if state is None:
             return None

@@ -18,7 +18,7 @@ from axla.ir.graph import Module
 from axla.runtime.array import Array
 from axla.tensorflow.graph import Graph, Output, graph_of
 from axla.tensorflow.importer import Imported, import_graph, output_named, restored
-from axla.tensorflow.reading import Saved, Source, placed, read
+from axla.tensorflow.reading import ModelSource, Saved, placed, read
 from axla.tensorflow.types import DTYPES, Proto, dims_of, dtype_of, entries, fits, without_ref
 from axla.tensorflow.values import VARIABLES
 
@@ -70,7 +70,7 @@ class EntryPoint:
 
 
 def entry(
-    source: Source | Saved, *, signature: str | None = None, feeds: Sequence[str] | None = None,
+    source: ModelSource | Saved, *, signature: str | None = None, feeds: Sequence[str] | None = None,
     fetches: Sequence[str] | None = None, tags: Sequence[str] | None = None,
 ) -> EntryPoint:  # fmt: skip
     """The entry point for a signature of a model, or for feeds and fetches of a graph, as `load` takes
@@ -82,8 +82,8 @@ def entry(
 
 
 def _entry(
-    source: Source | Saved, signature: str | None, feeds: Sequence[str] | None, fetches: Sequence[str] | None,
-    tags: Sequence[str] | None,
+    source: ModelSource | Saved, signature: str | None, feeds: Sequence[str] | None,
+    fetches: Sequence[str] | None, tags: Sequence[str] | None,
 ) -> EntryPoint:  # fmt: skip
     saved = source if isinstance(source, Saved) else read(source, tags)
     graph = graph_of(saved.graph, saved.name)
@@ -348,7 +348,7 @@ class Function:
 
 
 def load(
-    source: Source, *, signature: str | None = None, feeds: Iterable[str] | None = None,
+    source: ModelSource, *, signature: str | None = None, feeds: Iterable[str] | None = None,
     fetches: Iterable[str] | None = None, backend: Any = "cpu",
 ) -> Function:  # fmt: skip
     """A TensorFlow graph as a function, compiled for each shape at its first call.

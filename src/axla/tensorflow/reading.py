@@ -18,7 +18,7 @@ from axla.tensorflow.checkpoints import checkpoint_at, inside, mapped
 from axla.tensorflow.messages import decode, from_text
 from axla.tensorflow.types import Proto, entries
 
-Source = str | bytes | os.PathLike[str]
+ModelSource = str | bytes | os.PathLike[str]
 
 _EXPORT = "a model of Keras is exported first: model.export('folder') makes a SavedModel of it"
 _OTHERS = (
@@ -57,7 +57,7 @@ class Saved:
     checkpoint: Mapping[str, np.ndarray] = field(default_factory=dict)
 
 
-def read(source: Source, tags: Sequence[str] | None = None) -> Saved:
+def read(source: ModelSource, tags: Sequence[str] | None = None) -> Saved:
     """The graph in a file or folder. Bytes are the content of a file; a `str` is a path, or the content if it
     has several lines. `tags` select a graph of a SavedModel, by default the one for serving or the only one.
     The checkpoint beside a `.meta` file belongs to it.

@@ -30,7 +30,7 @@ _IDENTITIES = ("Identity", "RefIdentity", "StopGradient", "PreventGradient")
 
 
 @dataclass(slots=True, eq=False)
-class Carried:
+class Inputs:
     """The values passed into regions: arguments, and the contents of resources."""
 
     values: list[GraphValue]
@@ -65,7 +65,7 @@ class Carried:
         return values
 
 
-def carried(scope: Scope, values: Sequence[GraphValue], graphs: Sequence[Graph]) -> Carried:
+def carried(scope: Scope, values: Sequence[GraphValue], graphs: Sequence[Graph]) -> Inputs:
     """The values that functions need: arguments, and the resources among them and in their bodies."""
     resources = dict.fromkeys(value for value in values if isinstance(value, Resource))
     for graph in graphs:
@@ -73,10 +73,10 @@ def carried(scope: Scope, values: Sequence[GraphValue], graphs: Sequence[Graph])
     for resource in list(resources):
         resources.update(dict.fromkeys(resource.gradients.values()))
     held = [resource for resource in resources if scope.has(resource)]
-    return Carried(list(values), held, [scope.read(resource) for resource in held])
+    return Inputs(list(values), held, [scope.read(resource) for resource in held])
 
 
-def _with_gradients(scope: Scope, inputs: Carried, state: Mapping[Resource, GraphValue]) -> bool:
+def _with_gradients(scope: Scope, inputs: Inputs, state: Mapping[Resource, GraphValue]) -> bool:
     """Whether a region created gradients of tensor arrays passed in; if so, they must be created outside
     first.
     """
@@ -142,7 +142,7 @@ def conditional(
     return results[:count]
 
 
-def _branches(scope: Scope, graphs: Sequence[Graph], inputs: Carried) -> list[tuple[Scope, list[GraphValue]]]:
+def _branches(scope: Scope, graphs: Sequence[Graph], inputs: Inputs) -> list[tuple[Scope, list[GraphValue]]]:
     found = []
     for graph in graphs:
         region = scope.inner(graph.name)
@@ -231,7 +231,7 @@ def _counted(scope: Scope, before: XlaOp, first: XlaOp, last: XlaOp, turns: int)
     return np.asarray((int(start) + turns * step) % (1 << bits)).astype(f"u{bits // 8}").view(start.dtype)
 
 
-def _test(scope: Scope, condition: Graph, inputs: Carried, kept: Sequence[bool]) -> tuple[Scope, XlaOp]:
+def _test(scope: Scope, condition: Graph, inputs: Inputs, kept: Sequence[bool]) -> tuple[Scope, XlaOp]:
     """The condition of a loop, in its own scope."""
     tester = scope.inner(condition.name)
     results = tester.call(condition, inputs.entered(scope, tester, _flags(inputs, kept)))
@@ -245,7 +245,7 @@ def _test(scope: Scope, condition: Graph, inputs: Carried, kept: Sequence[bool])
 
 
 def _turns(
-    scope: Scope, inputs: Carried, test: XlaOp, outputs: Sequence[GraphValue]
+    scope: Scope, inputs: Inputs, test: XlaOp, outputs: Sequence[GraphValue]
 ) -> tuple[int | None, bool]:
     """The largest possible number of iterations, and whether it is always reached."""
     starts: list[int | None] = []
@@ -259,13 +259,13 @@ def _turns(
     return most_turns(test.instruction, starts, ends)
 
 
-def _flags(inputs: Carried, kept: Sequence[bool]) -> list[bool]:
+def _flags(inputs: Inputs, kept: Sequence[bool]) -> list[bool]:
     flags = [same for value, same in zip(inputs.values, kept, strict=True) for _ in leaves(value)]
     return flags + [False for value in inputs.contents for _ in leaves(value)]
 
 
 def _body(
-    scope: Scope, body: Graph, inputs: Carried, kept: Sequence[bool]
+    scope: Scope, body: Graph, inputs: Inputs, kept: Sequence[bool]
 ) -> tuple[Scope, list[GraphValue], list[GraphValue]]:
     """An iteration, in its own scope: its inputs and its results."""
     region = scope.inner(body.name)
@@ -277,9 +277,7 @@ def _body(
     return region, entered, [*results, *(region.state[resource] for resource in inputs.resources)]
 
 
-def _fitted(
-    scope: Scope, inputs: Carried, outputs: Sequence[GraphValue], turns: int | None
-) -> Carried | None:
+def _fitted(scope: Scope, inputs: Inputs, outputs: Sequence[GraphValue], turns: int | None) -> Inputs | None:
     """The inputs, with lists converted to the type that an iteration leaves; None where all have it
     already.
     """
@@ -297,10 +295,10 @@ def _fitted(
     if all(value is before for value, before in zip(found, inputs.all(), strict=True)):
         return None
     count = len(inputs.values)
-    return Carried(found[:count], inputs.resources, found[count:])
+    return Inputs(found[:count], inputs.resources, found[count:])
 
 
-def _check_loop(body: Graph, inputs: Carried, outputs: Sequence[GraphValue]) -> None:
+def _check_loop(body: Graph, inputs: Inputs, outputs: Sequence[GraphValue]) -> None:
     for number, (value, result) in enumerate(zip(inputs.all(), outputs, strict=True)):
         if structure(value) != structure(result):
             raise UnsupportedError(

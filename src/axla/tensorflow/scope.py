@@ -182,7 +182,7 @@ class Scope:
         function = lowerings().get(node.op)
         if function is None and node.record.counterpart is None:
             raise UnsupportedError(node.record.why_not or "it has no counterpart in HLO")
-        call = Call(self, node, graph)
+        call = OpCall(self, node, graph)
         operands = self._dereferenced(node, operands)
         try:
             if function is None:
@@ -273,7 +273,7 @@ class Scope:
         return variable in self.state or (self.outer is None and variable.name in self.importer.initial)
 
 
-class Call:
+class OpCall:
     """A node being added, as lowering functions see it. `call["T"]` is an attribute."""
 
     def __init__(self, scope: Scope, node: Node, graph: Graph) -> None:

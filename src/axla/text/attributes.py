@@ -18,7 +18,7 @@ from axla.core.errors import InvalidArgument, ShapeError
 from axla.core.regex import ascii_regex
 from axla.core.shape import AnyShape, Shape
 from axla.ir import attributes
-from axla.ir.devices import Axis, Iota, IotaGroups, Mesh, MeshAxes, ReplicaGroups
+from axla.ir.devices import Axis, IotaDevices, IotaGroups, Mesh, MeshAxes, ReplicaGroups
 from axla.ir.graph import Computation
 from axla.ir.op import attribute_type
 from axla.text.strings import named_values, quote
@@ -328,14 +328,14 @@ def _numbers(reader: Marks, text: str | None, at: int) -> tuple[int, ...]:
     return tuple(reader.as_int64(n.strip(), at) for n in text.split(",")) if text else ()
 
 
-def read_iota(reader: Marks, mark: str) -> Iota | None:
+def read_iota(reader: Marks, mark: str) -> IotaDevices | None:
     """[2,2]T(1,0) after a mark; None where the mark is missing."""
     if not reader.accept(mark):
         return None
     at = reader.skip()
     found = reader.take(_IOTA, "the sizes of devices, [n,...]")
     try:
-        return Iota.of(_numbers(reader, found[1], at), _numbers(reader, found[2], at))
+        return IotaDevices.of(_numbers(reader, found[1], at), _numbers(reader, found[2], at))
     except InvalidArgument as error:
         reader.fail(error.message, at)
 

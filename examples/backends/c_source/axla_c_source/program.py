@@ -9,7 +9,7 @@ from typing import Any
 from axla import UnsupportedError
 from axla.program.memory import AllocationKind
 from axla.program.program import Program
-from axla.program.steps import BranchStep, CopyStep, KernelStep, LoopStep, RegisterStep, Step, Value
+from axla.program.steps import ArrayValue, BranchStep, CopyStep, KernelStep, LoopStep, RegisterStep, Step
 from axla.target.machine import aligned
 
 from .kernels import KernelWriter
@@ -34,7 +34,7 @@ def source_of(program: Program) -> tuple[str, int]:
     return "\n".join([PRELUDE, *texts, run.text(HEAD), ""]), steps_bytes + scratch_bytes
 
 
-def pointer(value: Value) -> str:
+def pointer(value: ArrayValue) -> str:
     """Where a value lies."""
     place = value.place
     if place is None:

@@ -219,11 +219,11 @@ def Igammac(a: XlaOp, x: XlaOp) -> XlaOp:
     return e.Select(region.invalid, math.nan, e.Select(is_upper, part, 1.0 - part))
 
 
-Weights = Callable[[XlaOp, XlaOp], tuple[XlaOp, XlaOp]]
+SeriesWeights = Callable[[XlaOp, XlaOp], tuple[XlaOp, XlaOp]]
 """(a, x) -> what the slopes of series and fraction, and of the uniform expansion, are multiplied by."""
 
 
-def _slope(a: XlaOp, x: XlaOp, weights: Weights) -> XlaOp:
+def _slope(a: XlaOp, x: XlaOp, weights: SeriesWeights) -> XlaOp:
     region = _region(a, x, a == 0.0)
     small_a, small_x = (e.Select(region.iterated, v, 1.0) for v in (a, x))
     large_a, large_x = (e.Select(region.uniform, v, 1e5) for v in (a, x))

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from axla.codegen.array import Array
+from axla.codegen.array import DenseArray
 from axla.codegen.element import Elements, reshape_index
 from axla.codegen.emit.loop import vectors
 from axla.codegen.function import Ssa
@@ -56,7 +56,7 @@ def emit(k: KernelWriter, plan: ColumnPlan) -> None:
         _write(k, plan, (low, high), reductions, partial, outer)
 
 
-def _partials(k: KernelWriter, plan: ColumnPlan, reductions: Sequence[Reduction]) -> list[list[Array]]:
+def _partials(k: KernelWriter, plan: ColumnPlan, reductions: Sequence[Reduction]) -> list[list[DenseArray]]:
     """Per reduction and accumulated value, the [outer, inner] array of partial results."""
     dims = (plan.outer, plan.inner)
     apart = [r for r, number in zip(reductions, plan.kept_in, strict=True) if number < 0]
@@ -64,13 +64,13 @@ def _partials(k: KernelWriter, plan: ColumnPlan, reductions: Sequence[Reduction]
     found = []
     for number in plan.kept_in:
         outputs = k.outputs_of(number) if number >= 0 else ()
-        kept = [Array(k.values, o.pointer, o.dtype, dims, readonly=False) for o in outputs]
+        kept = [DenseArray(k.values, o.pointer, o.dtype, dims, readonly=False) for o in outputs]
         found.append(kept or next(scratch))
     return found
 
 
 def _accumulate(
-    plan: ColumnPlan, e: Elements, reductions: Sequence[Reduction], partial: Sequence[Sequence[Array]],
+    plan: ColumnPlan, e: Elements, reductions: Sequence[Reduction], partial: Sequence[Sequence[DenseArray]],
     at: tuple[AnyIndex, Index, AnyIndex], rows: int,
 ) -> None:  # fmt: skip
     """Combines `rows` rows with the partial results, at a vector of columns."""
@@ -97,7 +97,7 @@ def _accumulate(
 
 def _write(
     k: KernelWriter, plan: ColumnPlan, span: tuple, reductions: Sequence[Reduction],
-    partial: Sequence[Sequence[Array]],
+    partial: Sequence[Sequence[DenseArray]],
     outer: AnyIndex,
 ) -> None:  # fmt: skip
     """Writes the outputs that are not themselves partial results."""
@@ -211,11 +211,11 @@ class _Shared:
         self.k.write(e, (outer, column), (self.plan.outer, self.plan.inner))
 
 
-def _store(arrays: Sequence[Sequence[Array]], at: Sequence[AnyIndex], groups: Sequence[ValueGroup]) -> None:
+def _store(arrays: Sequence[Sequence[DenseArray]], at: Sequence[AnyIndex], groups: list[ValueGroup]) -> None:
     for group, places in zip(groups, arrays, strict=True):
         for value, array in zip(group, places, strict=True):
             array.store(at, value)
 
 
-def _load(arrays: Sequence[Sequence[Array]], at: Sequence[AnyIndex]) -> list[ValueGroup]:
+def _load(arrays: Sequence[Sequence[DenseArray]], at: Sequence[AnyIndex]) -> list[ValueGroup]:
     return [tuple(array.load(at, 1) for array in places) for places in arrays]

@@ -23,7 +23,7 @@ from collections.abc import Sequence
 from itertools import product
 from math import prod
 
-from axla.codegen.array import Array, element_address
+from axla.codegen.array import DenseArray, element_address
 from axla.codegen.emit import image
 from axla.codegen.emit.product import SIGNS, Sums
 from axla.codegen.index import AnyIndex, Index, base_of, index_key, linear
@@ -67,7 +67,7 @@ class _Convolution:
             self.sums = Sums(k.values, form.product)
             self.sums.biased = form.product.is_biased(k.target)
         self.excess: ValueGroup = ()
-        self.row: Array | None = None
+        self.row: DenseArray | None = None
         self.in_panel: dict[tuple, tuple[AnyIndex, AnyIndex]] = {}
 
     def emit(self) -> None:
@@ -270,7 +270,7 @@ class _Convolution:
             return self.load(self.rhs, (panel, *at[:-1], at[-1] // word, lanes, at[-1] % word))
         return self.load(self.rhs, (panel, *at, lanes))
 
-    def words(self, array: Array, index: WindowPosition, lanes: int) -> Value:
+    def words(self, array: DenseArray, index: WindowPosition, lanes: int) -> Value:
         """Words of an array, starting at an element."""
         first = [i if isinstance(i, int) else Index(self.f, i.base, limit=i.limit) for i in index]
         start = base_of(self.f, linear(first, array.dims))
@@ -324,9 +324,9 @@ class _Convolution:
         start = base_of(f, linear((self.batch, *places, 0, 0), self.lhs.dims))
         there = element_address(f, self.lhs.pointer, self.lhs.dtype, start, inbounds=False)
         zeros = f.zeros(prod(self.lhs.dims[-2:]) * self.lhs.dtype.itemsize)
-        self.row = Array(
+        self.row = DenseArray(
             self.k.values, f.select(inside, there, zeros), self.lhs.dtype, self.lhs.dims[-2:],
         )  # fmt: skip
 
-    def load(self, array: Array, index: WindowPosition) -> Value:
+    def load(self, array: DenseArray, index: WindowPosition) -> Value:
         return self.k.values.convert(array.load(index, self.form.lanes), self.form.accumulator)

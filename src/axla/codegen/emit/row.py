@@ -17,7 +17,7 @@ from contextlib import contextmanager, nullcontext
 from math import gcd
 
 import axla.hlo as hlo
-from axla.codegen.array import Array
+from axla.codegen.array import DenseArray
 from axla.codegen.element import Elements, reshape_index
 from axla.codegen.emit.loop import vectors
 from axla.codegen.function import Ssa
@@ -81,7 +81,7 @@ class _Row:
         self.row = row
         self.lanes = lanes
         self.known: dict[Instruction, tuple[Value, ...]] = {}
-        self.stashed: dict[Instruction, Array] = {}
+        self.stashed: dict[Instruction, DenseArray] = {}
         self.row_index = delinearize(row, plan.rows) if plan.rows else ()
         self.space = (*plan.rows, *plan.columns)
         self.chunk = lanes * CHUNK
@@ -127,7 +127,7 @@ class _Row:
         """The index into a value of shape `dims` for a column of this row."""
         return reshape_index(self.at(column), self.space, dims)
 
-    def stash_plan(self, stage: int) -> dict[Instruction, Array]:
+    def stash_plan(self, stage: int) -> dict[Instruction, DenseArray]:
         """The expensive row values that stage `stage` computes and that later passes read again, with the
         output that stores each.
 
@@ -141,7 +141,7 @@ class _Row:
         if not free:
             return {}
         now = _below([x for inst in self.stages[stage] for x in inst.operands], self.known)
-        found: dict[Instruction, Array] = {}
+        found: dict[Instruction, DenseArray] = {}
         for number in plan.full_roots:
             root, output = k.roots[number], k.outputs_of(number)[0]
             new = root in now and root not in self.stashed and output in free
@@ -167,7 +167,7 @@ class _Row:
         return found
 
     def reduce(
-        self, reductions: Sequence[Reduction], low: Ssa, size: int, stash: dict[Instruction, Array]
+        self, reductions: Sequence[Reduction], low: Ssa, size: int, stash: dict[Instruction, DenseArray]
     ) -> dict[Instruction, tuple[Value, ...]]:
         """Reduces columns [low, low + size) of the row and records the results."""
         if self.held:
@@ -214,7 +214,7 @@ class _Row:
         return [self.k.share.combine(v, lambda a, b, r=r: r.combine(e, a, b)) for r, v in pairs]
 
     def accumulate(
-        self, reductions: Sequence[Reduction], low: Ssa, size: int, stash: dict[Instruction, Array]
+        self, reductions: Sequence[Reduction], low: Ssa, size: int, stash: dict[Instruction, DenseArray]
     ) -> list[tuple[Value, ...]]:
         """Combines the columns, without initial values. For combiners that depend on order: in order, with
         initial values left to `finish`.
@@ -348,7 +348,7 @@ class _Row:
         e: Elements,
         reductions: Sequence[Reduction],
         columns: Sequence[Index],
-        stash: dict[Instruction, Array],
+        stash: dict[Instruction, DenseArray],
     ) -> list[ValueGroup]:
         """The inputs of each reduction at each of the columns; stashes values on the way."""
         found = []

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
 
-from axla.codegen.array import Array
+from axla.codegen.array import DenseArray
 from axla.codegen.element import reshape_index
 from axla.codegen.emit.scan_lines import LineScan
 from axla.codegen.function import Ssa
@@ -49,7 +49,7 @@ class _Scan:
         # Neighbouring stretches of a row begin in different banks.
         self.tile = k.local_array(held, (t.rows, t.team, t.stretch + 1, t.columns))
         self.sums = [k.local_array(held, (t.rows, t.team, t.columns)) for _ in range(2 if t.team > 1 else 0)]
-        self.totals: Array | None = None
+        self.totals: DenseArray | None = None
         if pieces > 1:
             [[self.totals]] = scratch_arrays(k, [self.reduction], (g.outer, pieces, g.inner))
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from axla.codegen.array import Array
+from axla.codegen.array import DenseArray
 from axla.codegen.element import Elements, reshape_index
 from axla.codegen.emit.loop import vectors
 from axla.codegen.function import Ssa
@@ -50,7 +50,7 @@ class LineScan:
         self.reduction = Reduction(k.named[plan.hero], mirrored=k.target.has_ordered_maximum)
         self.reduction.started = True
         self.twice = self.reduction.plain in _TWICE
-        self.totals: Array | None = None
+        self.totals: DenseArray | None = None
         if plan.pieces > 1:
             [[self.totals]] = scratch_arrays(k, [self.reduction], (self.g.outer, plan.pieces))
 
@@ -90,7 +90,7 @@ class LineScan:
 
     # -- along lines ---------------------------------------------------------------------------------------
 
-    def starts(self, totals: Array) -> None:
+    def starts(self, totals: DenseArray) -> None:
         """Replaces the totals of pieces by their start values: the total of all earlier groups of pieces,
         combined with that of the earlier pieces in the group.
         """

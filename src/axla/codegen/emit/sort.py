@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from axla.codegen.array import Array, element_address
+from axla.codegen.array import DenseArray, element_address
 from axla.codegen.element import Elements
 from axla.codegen.emit.order import Order, key_bits
 from axla.codegen.emit.sort_lanes import NetworkSort
@@ -46,7 +46,7 @@ def emit(k: KernelWriter, plan: SortPlan) -> None:
 class _Line:
     """The elements of a line in each operand, as arrays that begin with them."""
 
-    def __init__(self, arrays: Sequence[Array]):
+    def __init__(self, arrays: Sequence[DenseArray]):
         self.arrays = arrays
         self.pointers = [array.pointer for array in arrays]
 
@@ -73,7 +73,7 @@ class _Sort:
     def line(self, pointers: Sequence[Ssa], stride: int = 1) -> _Line:
         """The line with its elements at distance `stride`, from these addresses on."""
         dims, pairs = (self.layout.length, stride), zip(pointers, self.layout.dtypes, strict=True)
-        return _Line([Array(self.k.values, p, dtype, dims, readonly=False) for p, dtype in pairs])
+        return _Line([DenseArray(self.k.values, p, dtype, dims, readonly=False) for p, dtype in pairs])
 
     def emit(self) -> None:
         f, k, found = self.f, self.k, self.layout
@@ -82,7 +82,7 @@ class _Sort:
             stripe, column = f.udiv(line.index, found.stride), f.urem(line.index, found.stride)
             base = f.add(f.mul(stripe, found.length * found.stride), column)
 
-            def whole(arrays: Sequence[Array]) -> _Line:
+            def whole(arrays: Sequence[DenseArray]) -> _Line:
                 pointers = [element_address(k.values.f, a.pointer, a.dtype, base) for a in arrays]
                 return self.line(pointers, found.stride)
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from axla.codegen.array import Array, element_address
+from axla.codegen.array import DenseArray, element_address
 from axla.codegen.emit.order import Order, key_bits
 from axla.codegen.function import Ssa
 from axla.codegen.index import Index
@@ -45,10 +45,10 @@ class TileSort:
         self.data = [k.share.local(plan.tile * d.itemsize) for d in self.kinds]
         self.slots = k.share.local(4 * plan.tile)
 
-    def _flat(self, pointers: Sequence[Ssa], *, readonly: bool = False) -> list[Array]:
+    def _flat(self, pointers: Sequence[Ssa], *, readonly: bool = False) -> list[DenseArray]:
         count, values = self.plan.lines * self.plan.length, self.k.values
         pairs = zip(pointers, self.plan.dtypes, strict=True)
-        return [Array(values, p, dtype, (count,), readonly=readonly) for p, dtype in pairs]
+        return [DenseArray(values, p, dtype, (count,), readonly=readonly) for p, dtype in pairs]
 
     def emit(self) -> None:
         """Writes the phase: the first sorts tiles, each later one merges runs in pairs."""

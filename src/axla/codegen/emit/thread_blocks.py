@@ -27,7 +27,7 @@ from axla.core.dtypes import PRED, U16, U32, DType
 from axla.kernels.blocks import SQUARE, BlockCut, Staging, neighbours
 from axla.kernels.dot import DotPlan
 
-Sum = tuple[int, Ssa, Ssa, Value]
+TileSum = tuple[int, Ssa, Ssa, Value]
 """Finished sums of a thread: the part of the tile that they are in, row and first column there, lanes."""
 
 
@@ -74,7 +74,7 @@ class _Slot:
     place: Ssa
 
 
-class Side:
+class TileSide:
     """One operand of a block: how its part of a slice is loaded and stored.
 
     `first`: the row of lhs, or the column of rhs, at which the block begins, of `total`.
@@ -162,7 +162,7 @@ class Blocks(Product):
         """Loads elements of an operand, in the form in which local memory holds them."""
         raise NotImplementedError
 
-    def put(self, side: Side, half: Ssa, place: Ssa, value: Value) -> None:
+    def put(self, side: TileSide, half: Ssa, place: Ssa, value: Value) -> None:
         """Stores the result of `fetch`."""
         raise NotImplementedError
 
@@ -170,11 +170,11 @@ class Blocks(Product):
         """The sums of a thread before the first slice."""
         raise NotImplementedError
 
-    def multiply(self, sides: Sequence[Side], half: Ssa, sums: Sequence[Value]) -> Sequence[Value]:
+    def multiply(self, sides: Sequence[TileSide], half: Ssa, sums: Sequence[Value]) -> Sequence[Value]:
         """Adds to the sums the products of a slice in a half of local memory."""
         raise NotImplementedError
 
-    def finished(self, sums: Sequence[Value]) -> list[Sum]:
+    def finished(self, sums: Sequence[Value]) -> list[TileSum]:
         """The row and column of each sum."""
         raise NotImplementedError
 
@@ -191,8 +191,8 @@ class Blocks(Product):
             batch = f.udiv(rest, panels)
             lhs, rhs = self.operands(batch)
             sides = [
-                Side(self, lhs, cut.lhs, row, spec.m, 0),
-                Side(self, rhs, cut.rhs, col, spec.n, cut.lhs.bytes),
+                TileSide(self, lhs, cut.lhs, row, spec.m, 0),
+                TileSide(self, rhs, cut.rhs, col, spec.n, cut.lhs.bytes),
             ]
             self._finish(self._accumulate(sides), batch, row, col)
 
@@ -201,7 +201,7 @@ class Blocks(Product):
         lhs, rhs = self.matrices(batch)
         return Dense(lhs, along_k=self.cut.lhs.along_k), Dense(rhs, along_k=self.cut.rhs.along_k)
 
-    def _accumulate(self, sides: Sequence[Side]) -> Sequence[Value]:
+    def _accumulate(self, sides: Sequence[TileSide]) -> Sequence[Value]:
         """The sums over all slices."""
         f, cut, share = self.f, self.cut, self.share
         slices, zeros, start = -(-self.spec.k // cut.depth), self.zeros(), f.index(0)
@@ -287,7 +287,7 @@ class Threads(Blocks):
         address = element_address(self.f, start, dtype, index)
         return values.convert(values.load(dtype, address, lanes, align=lanes * dtype.itemsize), self.dtype)
 
-    def put(self, side: Side, half: Ssa, place: Ssa, value: Value) -> None:
+    def put(self, side: TileSide, half: Ssa, place: Ssa, value: Value) -> None:
         """Stores a vector, or lane by lane where its lanes are neighbours in k."""
         address = side.address(half, place)
         if not side.staging.along_k:
@@ -301,7 +301,7 @@ class Threads(Blocks):
         """A zero for each element of the thread's tile."""
         return [self.zero(1)] * (self.tile.rows * self.tile.columns)
 
-    def multiply(self, sides: Sequence[Side], half: Ssa, sums: Sequence[Value]) -> Sequence[Value]:
+    def multiply(self, sides: Sequence[TileSide], half: Ssa, sums: Sequence[Value]) -> Sequence[Value]:
         """Adds the products of all pairs of a row and a column, k by k."""
         for step in range(self.cut.depth // self.cut.groups):
             a = self._read(sides[0], half, step, self.tile.rows, self.down, self.cut.down)
@@ -310,7 +310,7 @@ class Threads(Blocks):
             sums = [self.multiply_add(x, y, s) for (x, y), s in zip(pairs, sums, strict=True)]
         return sums
 
-    def _read(self, side: Side, half: Ssa, step: int, count: int, number: Ssa, teams: int) -> list[Value]:
+    def _read(self, side: TileSide, half: Ssa, step: int, count: int, number: Ssa, teams: int) -> list[Value]:
         """This thread's elements for one k: vectors of neighbours, at a distance of one vector per thread."""
         f, pitch, lanes = self.f, side.staging.pitch, neighbours(self.spec, count)
         steps = self.cut.depth // self.cut.groups
@@ -323,7 +323,7 @@ class Threads(Blocks):
             found += [self.values.lane(value, lane) for lane in range(lanes)]
         return found
 
-    def finished(self, sums: Sequence[Value]) -> list[Sum]:
+    def finished(self, sums: Sequence[Value]) -> list[TileSum]:
         """The sums by vectors of neighbouring columns."""
         f, cut, wide = self.f, self.cut, self.tile.columns
         high, lanes = (neighbours(self.spec, count) for count in (self.tile.rows, wide))
@@ -356,7 +356,7 @@ class Warps(Blocks):
         dtype = _word(lanes)
         return self.values.load(dtype, address, 2 * lanes // dtype.itemsize, align=2 * lanes)
 
-    def put(self, side: Side, half: Ssa, place: Ssa, value: Value) -> None:
+    def put(self, side: TileSide, half: Ssa, place: Ssa, value: Value) -> None:
         """Stores words of halves."""
         self.values.store(value, side.address(half, place), align=value.lanes * value.dtype.itemsize)
 
@@ -364,7 +364,7 @@ class Warps(Blocks):
         """A zero for each element of the warp's tile that this thread has."""
         return [self.zero(1)] * (self.tile.rows * self.tile.columns // WARP)
 
-    def multiply(self, sides: Sequence[Side], half: Ssa, sums: Sequence[Value]) -> Sequence[Value]:
+    def multiply(self, sides: Sequence[TileSide], half: Ssa, sums: Sequence[Value]) -> Sequence[Value]:
         """Adds the products of 16 x 16 squares of lhs and rhs, by tensor cores."""
         share, tile, total = self.share, self.tile, [value.ssa for value in sums]
         for k in range(0, self.cut.depth, SQUARE):
@@ -383,7 +383,7 @@ class Warps(Blocks):
                 total[at] = share.multiply_halves(self.spec.dtype, x, y, total[at])
         return [Value(self.dtype, 1, (x,)) for x in total]
 
-    def _squares(self, side: Side, half: Ssa, k: int, number: int, team: Ssa, teams: int) -> list[Ssa]:
+    def _squares(self, side: TileSide, half: Ssa, k: int, number: int, team: Ssa, teams: int) -> list[Ssa]:
         """A 16 x 16 block for this warp: four words for each thread."""
         f, staging = self.f, side.staging
         lane = f.urem(self.thread, WARP)
@@ -397,7 +397,7 @@ class Warps(Blocks):
         row = side.address(half, f.add(place, further))
         return self.share.squares(row, turned=not staging.along_k)
 
-    def finished(self, sums: Sequence[Value]) -> list[Sum]:
+    def finished(self, sums: Sequence[Value]) -> list[TileSum]:
         """The sums by pairs of columns, as tensor cores leave them to each thread."""
         f, cut = self.f, self.cut
         lane = f.urem(self.thread, WARP)

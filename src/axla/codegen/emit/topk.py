@@ -7,7 +7,7 @@ of elements are compared with its key, and only those with a better element are 
 
 from __future__ import annotations
 
-from axla.codegen.array import Array
+from axla.codegen.array import DenseArray
 from axla.codegen.emit.order import ordered_bits
 from axla.codegen.emit.sort_tiles import sort_network
 from axla.codegen.function import Ssa
@@ -37,10 +37,10 @@ class _Selection:
         (whole,) = k.inputs
         self.elements = self.flat(whole, self.length)
 
-    def flat(self, array: Array, row: int) -> Array:
+    def flat(self, array: DenseArray, row: int) -> DenseArray:
         """The same array, all lines as one."""
         readonly = array.readonly
-        return Array(self.values, array.pointer, array.dtype, (self.lines * row,), readonly=readonly)
+        return DenseArray(self.values, array.pointer, array.dtype, (self.lines * row,), readonly=readonly)
 
     def emit(self, per: int) -> None:
         f, k = self.f, self.kernel

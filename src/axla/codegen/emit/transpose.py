@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 
-from axla.codegen.array import Array
+from axla.codegen.array import DenseArray
 from axla.codegen.element import Elements, reshape_index
 from axla.codegen.emit.transpose_registers import transposed
 from axla.codegen.function import Ssa
@@ -149,7 +149,7 @@ class _Tiles(_Transpose):
         at = f.add(base_of(f, start), base_of(f, offset))
         return Index(f, least(f, at, size - 1, needed=size % tile != 0), limit=size)
 
-    def fill(self, tiles: list[Array], outer: list, start: tuple, numbers: list[Index]) -> None:
+    def fill(self, tiles: list[DenseArray], outer: list, start: tuple, numbers: list[Index]) -> None:
         e, (p_size, q_size) = self.k.elements(1), self.tile_dims
         found = []
         for number in numbers:
@@ -163,7 +163,7 @@ class _Tiles(_Transpose):
         for tile, place, value in found:
             tile.store(place, value)
 
-    def drain(self, tiles: list[Array], outer: list, start: tuple, numbers: list[Index]) -> None:
+    def drain(self, tiles: list[DenseArray], outer: list, start: tuple, numbers: list[Index]) -> None:
         k, (p_size, q_size) = self.k, self.tile_dims
         found = []
         for number in numbers:

@@ -21,59 +21,59 @@ from axla.codegen.native.assembly import GlueFunction, GlueFunctions, GlueModule
 from axla.codegen.native.structs import GRID, PEERS, RUNS
 from axla.codegen.straight import Ssa
 from axla.program.abi import COLLECTIVE as STOPPED
-from axla.program.abi import FRAME, Field, Struct
+from axla.program.abi import FRAME, CField, Struct
 
 RENDEZVOUS = Struct(
     "axla_rendezvous",
     "Where the members of a group come together; for all collectives of the group on one channel.",
-    Field("arrived", "i32", "members that have started this round"),
-    Field("opened", "i32", "rounds that all have started"),
-    Field("parts", "i32", "of the last of them, that are done"),
-    Field("finished", "i32", "rounds of which all parts are done"),
-    Field("size", "i32", "members"),
-    Field("number", "i32", "in the grid"),
-    Field("slots", "ptr", "SLOT array, in the order of the group"),
+    CField("arrived", "i32", "members that have started this round"),
+    CField("opened", "i32", "rounds that all have started"),
+    CField("parts", "i32", "of the last of them, that are done"),
+    CField("finished", "i32", "rounds of which all parts are done"),
+    CField("size", "i32", "members"),
+    CField("number", "i32", "in the grid"),
+    CField("slots", "ptr", "SLOT array, in the order of the group"),
 )
 
 SLOT = Struct(
     "axla_slot",
     "What a member brings.",
-    Field("collective", "ptr", "COLLECTIVE"),
-    Field("seat", "ptr", "SEAT"),
-    Field("operands", "ptr", "addresses"),
-    Field("results", "ptr", "addresses"),
-    Field("visits", "i64", "rounds that it started"),
-    Field("taken", "i32", "rounds in which somebody does its part, or has done it"),
+    CField("collective", "ptr", "COLLECTIVE"),
+    CField("seat", "ptr", "SEAT"),
+    CField("operands", "ptr", "addresses"),
+    CField("results", "ptr", "addresses"),
+    CField("visits", "i64", "rounds that it started"),
+    CField("taken", "i32", "rounds in which somebody does its part, or has done it"),
 )
 
 COLLECTIVE = Struct(
     "axla_collective",
     "A step of a program, the same for all participants. MOVED and SEAT arrays and its name follow it.",
-    Field("half", "i64", "Half"),
-    Field("digest", "i64", "of all that must be equal where participants meet"),
-    Field("text", "i64", "where its name begins, as text that ends with 0"),
-    Field("kind", "i64", "PartKind"),
-    Field("count", "i64", "operands that are moved or folded"),
-    Field("together", "i64", "1: one kernel folds all operands"),
-    Field("rooted", "i64", "1: the operand behind the data has a root for each of them"),
-    Field("index_bytes", "i64", "RAGGED: of an element of starts, sizes and places, 4 or 8"),
-    Field("indices", "i64", "RAGGED: how many of them there are"),
+    CField("half", "i64", "Half"),
+    CField("digest", "i64", "of all that must be equal where participants meet"),
+    CField("text", "i64", "where its name begins, as text that ends with 0"),
+    CField("kind", "i64", "PartKind"),
+    CField("count", "i64", "operands that are moved or folded"),
+    CField("together", "i64", "1: one kernel folds all operands"),
+    CField("rooted", "i64", "1: the operand behind the data has a root for each of them"),
+    CField("index_bytes", "i64", "RAGGED: of an element of starts, sizes and places, 4 or 8"),
+    CField("indices", "i64", "RAGGED: how many of them there are"),
 )
 
 MOVED = Struct(
     "axla_moved",
     "An operand: `rows` rows, of each a block of `bytes` for each member. Folded: blocks of the kernel.",
-    Field("rows", "i64", ""),
-    Field("bytes", "i64", ""),
-    Field("total", "i64", "bytes of the result, or of a member's part"),
+    CField("rows", "i64", ""),
+    CField("bytes", "i64", ""),
+    CField("total", "i64", "bytes of the result, or of a member's part"),
 )
 
 SEAT = Struct(
     "axla_seat",
     "A participant in a collective.",
-    Field("rendezvous", "i64", "-1: it is in no group"),
-    Field("position", "i64", "in the group"),
-    Field("source", "i64", "position of whose operands it gets; -1: zeros"),
+    CField("rendezvous", "i64", "-1: it is in no group"),
+    CField("position", "i64", "in the group"),
+    CField("source", "i64", "position of whose operands it gets; -1: zeros"),
 )
 
 

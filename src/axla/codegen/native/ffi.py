@@ -16,7 +16,7 @@ from axla.codegen.native.assembly import GlueFunction, GlueFunctions, GlueModule
 from axla.codegen.native.structs import fields
 from axla.codegen.straight import Ssa
 from axla.core.status import Status
-from axla.program.abi import FRAME, OUT_OF_MEMORY, Field, Struct
+from axla.program.abi import FRAME, OUT_OF_MEMORY, CField, Struct
 
 _HEAD = "struct_size:i64, extension_start:ptr"
 
@@ -50,20 +50,20 @@ METADATA_EXTENSION = Struct(
 CALL = Struct(
     "axla_ffi_call",
     "A handler at a call site of a loaded program: what its entry of the function table is the address of.",
-    Field("code", "ptr", "ffi_call"),
-    Field("handler", "ptr", ""),
-    Field("report", "ptr", "takes note of an error: a function of the convention `axla`"),
-    Field("image", "ptr", "bytes to copy: CONTEXT, CALL_FRAME, pointers to buffers, BUFFERs"),
-    Field("bytes", "i64", "of the image"),
-    Field("operands", "i64", ""),
-    Field("results", "i64", ""),
-    Field("sizes", "ptr", "bytes of operands and results, i64"),
-    Field("aliases", "ptr", "for each operand the number of the result that lies in its memory, i64, or -1"),
-    Field("moved", "i64", "bytes of all of them, each at a multiple of ALIGNMENT"),
-    Field("state", "ptr", "what the stage `instantiate` has set"),
-    Field("state_type", "i64", "its type"),
-    Field("user_data", "ptr", "of the target; null: none"),
-    Field("device", "i32", "ordinal of the device"),
+    CField("code", "ptr", "ffi_call"),
+    CField("handler", "ptr", ""),
+    CField("report", "ptr", "takes note of an error: a function of the convention `axla`"),
+    CField("image", "ptr", "bytes to copy: CONTEXT, CALL_FRAME, pointers to buffers, BUFFERs"),
+    CField("bytes", "i64", "of the image"),
+    CField("operands", "i64", ""),
+    CField("results", "i64", ""),
+    CField("sizes", "ptr", "bytes of operands and results, i64"),
+    CField("aliases", "ptr", "for each operand the number of the result that lies in its memory, i64, or -1"),
+    CField("moved", "i64", "bytes of all of them, each at a multiple of ALIGNMENT"),
+    CField("state", "ptr", "what the stage `instantiate` has set"),
+    CField("state_type", "i64", "its type"),
+    CField("user_data", "ptr", "of the target; null: none"),
+    CField("device", "i32", "ordinal of the device"),
 )
 CONTEXT = Struct("axla_ffi_context", "What a handler hands back.", *fields("call:ptr, frame:ptr"))
 POINTERS = CONTEXT.size + CALL_FRAME.size

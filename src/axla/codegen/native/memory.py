@@ -17,16 +17,16 @@ from __future__ import annotations
 
 from axla.codegen.native.assembly import GlueFunction, GlueFunctions, GlueModule
 from axla.codegen.straight import Ssa
-from axla.program.abi import Field, Struct
+from axla.program.abi import CField, Struct
 
 STATE = Struct(
     "axla_memory",
     "State of the allocator.",
-    Field("in_use", "i64", "bytes in blocks that are out"),
-    Field("cached", "i64", "bytes in free blocks"),
-    Field("limit", "i64", "in_use may not pass it"),
-    Field("cache_limit", "i64", "cached may not pass it"),
-    Field("fresh", "i64", "blocks taken from the system so far"),
+    CField("in_use", "i64", "bytes in blocks that are out"),
+    CField("cached", "i64", "bytes in free blocks"),
+    CField("limit", "i64", "in_use may not pass it"),
+    CField("cache_limit", "i64", "cached may not pass it"),
+    CField("fresh", "i64", "blocks taken from the system so far"),
 )
 
 _CLASSES = 8 * 42 + 1

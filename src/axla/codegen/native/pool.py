@@ -16,22 +16,22 @@ from __future__ import annotations
 from axla.codegen.native.assembly import GlueFunction, GlueFunctions, GlueModule
 from axla.codegen.native.structs import fields
 from axla.codegen.straight import Ssa
-from axla.program.abi import FRAME, Field, Struct
+from axla.program.abi import FRAME, CField, Struct
 
 POOL = Struct(
     "axla_pool",
     "Threads, and the parallel loop that they work on. What many write has a cache line of its own.",
-    Field("state", "i64", "see above"),
-    Field("apart", "u64", "", count=7),
-    Field("next", "i64", "the next range to claim"),
-    Field("owner", "i32", "1: a loop is running"),
-    Field("sleepers", "i32", "workers that sleep"),
-    Field("waiting", "i32", "1: the caller sleeps until the workers have left"),
-    Field("started", "i32", "workers that exist"),
-    Field("apart_too", "u64", "", count=5),
+    CField("state", "i64", "see above"),
+    CField("apart", "u64", "", count=7),
+    CField("next", "i64", "the next range to claim"),
+    CField("owner", "i32", "1: a loop is running"),
+    CField("sleepers", "i32", "workers that sleep"),
+    CField("waiting", "i32", "1: the caller sleeps until the workers have left"),
+    CField("started", "i32", "workers that exist"),
+    CField("apart_too", "u64", "", count=5),
     *fields("frame:ptr, kernel:ptr, args:ptr, count:i64, grain:i64, ranges:i64"),
-    Field("threads", "i64", "that may work on the loop, the caller included"),
-    Field("error", "i64", "(range << 32 | code) of the lowest range that failed"),
+    CField("threads", "i64", "that may work on the loop, the caller included"),
+    CField("error", "i64", "(range << 32 | code) of the lowest range that failed"),
 )
 _JOB = ("frame", "kernel", "args", "count", "grain", "ranges", "threads")
 _POOLS = 32

@@ -4,7 +4,7 @@ version.
 
 from __future__ import annotations
 
-from axla.program.abi import Field, Struct
+from axla.program.abi import CField, Struct
 
 # Record.flags
 EXTERNAL = 1  # the memory is somebody else's: never written in place
@@ -24,46 +24,46 @@ MEMORY_SHIFT = 8
 LOOK = 4
 
 
-def fields(text: str) -> list[Field]:
+def fields(text: str) -> list[CField]:
     """Fields without documentation, from text: `"refcount:i64, type:ptr"`."""
     pairs = (pair.split(":") for pair in text.split(", "))
-    return [Field(name, kind, "") for name, kind in pairs]
+    return [CField(name, kind, "") for name, kind in pairs]
 
 
 RECORD = Struct(
     "axla_record",
     "The memory of an array. `refs` counts the Array, running calls and exports; one: nobody else looks.",
-    Field("refs", "i32", "changed atomically; at zero the memory goes back; WATCHED for each event"),
-    Field("ready", "i32", "READY: the bytes are there; every reader looks here first"),
-    Field("address", "ptr", "final from the start, even while not ready"),
-    Field("bytes", "i64", "size asked for"),
-    Field("flags", "i32", "EXTERNAL"),
-    Field("device", "i32", "ordinal of the device"),
-    Field("release", "ptr", "gives external memory back: void (*)(record *)"),
-    Field("context", "ptr", "for release; pending: the cancel flag of its run, failed: what raises"),
-    Field("failure", "ptr", "failed: FAILURE, which context keeps, for who cannot take the interpreter lock"),
+    CField("refs", "i32", "changed atomically; at zero the memory goes back; WATCHED for each event"),
+    CField("ready", "i32", "READY: the bytes are there; every reader looks here first"),
+    CField("address", "ptr", "final from the start, even while not ready"),
+    CField("bytes", "i64", "size asked for"),
+    CField("flags", "i32", "EXTERNAL"),
+    CField("device", "i32", "ordinal of the device"),
+    CField("release", "ptr", "gives external memory back: void (*)(record *)"),
+    CField("context", "ptr", "for release; pending: the cancel flag of its run, failed: what raises"),
+    CField("failure", "ptr", "failed: FAILURE, kept by context, for who cannot take the interpreter lock"),
 )
 
 FAILURE = Struct(
     "axla_failure",
     "The error of a run, as data.",
-    Field("code", "i32", "of absl"),
-    Field("read", "i32", "1: somebody knows"),
-    Field("size", "i64", "bytes of the text"),
-    Field("text", "ptr", "UTF-8"),
+    CField("code", "i32", "of absl"),
+    CField("read", "i32", "1: somebody knows"),
+    CField("size", "i64", "bytes of the text"),
+    CField("text", "ptr", "UTF-8"),
 )
 
 SHAPE_INFO = Struct(
     "axla_shape_info",
     "What native code must know of an array shape. One for each shape: equal shapes have equal addresses.",
-    Field("rank", "i32", "number of dimensions"),
-    Field("item_bytes", "i32", "bytes of an element"),
-    Field("bytes", "i64", "of the whole array"),
-    Field("format", "ptr", "format of the buffer protocol; null: the protocol has none"),
-    Field("descr", "ptr", "the NumPy dtype object"),
-    Field("dims", "ptr", "sizes, i64"),
-    Field("strides", "ptr", "row-major strides in bytes, i64"),
-    Field("element", "i32", "number of the element type in the PJRT C API"),
+    CField("rank", "i32", "number of dimensions"),
+    CField("item_bytes", "i32", "bytes of an element"),
+    CField("bytes", "i64", "of the whole array"),
+    CField("format", "ptr", "format of the buffer protocol; null: the protocol has none"),
+    CField("descr", "ptr", "the NumPy dtype object"),
+    CField("dims", "ptr", "sizes, i64"),
+    CField("strides", "ptr", "row-major strides in bytes, i64"),
+    CField("element", "i32", "number of the element type in the PJRT C API"),
 )
 
 # The head of a Python object is two words on the builds that we support (checked in python_abi.py).
@@ -71,87 +71,87 @@ ARRAY = Struct(
     "axla_array",
     "The Python object of an array.",
     *fields("refcount:i64, type:ptr"),
-    Field("record", "ptr", "null: deleted or donated"),
-    Field("info", "ptr", "SHAPE_INFO"),
-    Field("info_object", "ptr", "the Python object that owns it"),
-    Field(
+    CField("record", "ptr", "null: deleted or donated"),
+    CField("info", "ptr", "SHAPE_INFO"),
+    CField("info_object", "ptr", "the Python object that owns it"),
+    CField(
         "retained", "ptr", "a record whose address was told to somebody: freed with the object, not before"
     ),
-    Field("weakrefs", "ptr", "list of weak references"),
-    Field("memory", "i64", "1 + number of the memory that it is in, where somebody asked; else 0"),
+    CField("weakrefs", "ptr", "list of weak references"),
+    CField("memory", "i64", "1 + number of the memory that it is in, where somebody asked; else 0"),
 )
 
 PARAMETER = Struct(
     "axla_parameter",
     "A parameter leaf.",
-    Field("info", "ptr", "SHAPE_INFO"),
-    Field("alias", "i64", "the result leaf that takes its place, or -1"),
+    CField("info", "ptr", "SHAPE_INFO"),
+    CField("alias", "i64", "the result leaf that takes its place, or -1"),
 )
 
 RESULT = Struct(
     "axla_result",
     "A result leaf.",
-    Field("info", "ptr", "SHAPE_INFO"),
-    Field("info_object", "ptr", "the Python object that owns it"),
-    Field("alias", "i64", "the parameter leaf whose place it takes, or -1"),
+    CField("info", "ptr", "SHAPE_INFO"),
+    CField("info_object", "ptr", "the Python object that owns it"),
+    CField("alias", "i64", "the parameter leaf whose place it takes, or -1"),
 )
 
 PROGRAM = Struct(
     "axla_program",
     "What a call needs of a loaded program.",
-    Field("entry", "ptr", "i32 (*)(frame *)"),
-    Field("parameter_count", "i64", ""),
-    Field("result_count", "i64", ""),
-    Field("parameters", "ptr", "PARAMETER array"),
-    Field("results", "ptr", "RESULT array"),
-    Field("constants", "ptr", "the constants segment"),
-    Field("functions", "ptr", "the function table"),
-    Field("workspace_bytes", "i64", "taken anew by each run, so runs do not meet"),
-    Field("flags", "i64", "LONG_RUNNING | SINGLE_RESULT | DONATES | EFFECTS"),
-    Field("rng_state", "u64", "carried from run to run", count=2),
-    Field("queue", "ptr", "QUEUE of its device"),
-    Field("handed", "i32", "its runs that were handed over"),
-    Field("ended", "i32", "and those of them that have ended"),
-    Field("nanoseconds", "i64", "that the last of them without an error took; 0: there was none"),
-    Field("replica", "i32", "of its device"),
-    Field("partition", "i32", ""),
+    CField("entry", "ptr", "i32 (*)(frame *)"),
+    CField("parameter_count", "i64", ""),
+    CField("result_count", "i64", ""),
+    CField("parameters", "ptr", "PARAMETER array"),
+    CField("results", "ptr", "RESULT array"),
+    CField("constants", "ptr", "the constants segment"),
+    CField("functions", "ptr", "the function table"),
+    CField("workspace_bytes", "i64", "taken anew by each run, so runs do not meet"),
+    CField("flags", "i64", "LONG_RUNNING | SINGLE_RESULT | DONATES | EFFECTS"),
+    CField("rng_state", "u64", "carried from run to run", count=2),
+    CField("queue", "ptr", "QUEUE of its device"),
+    CField("handed", "i32", "its runs that were handed over"),
+    CField("ended", "i32", "and those of them that have ended"),
+    CField("nanoseconds", "i64", "that the last of them without an error took; 0: there was none"),
+    CField("replica", "i32", "of its device"),
+    CField("partition", "i32", ""),
 )
 
 RUN = Struct(
     "axla_run",
     "A run that released the interpreter lock; on its stack, in the list of all such runs.",
-    Field("next", "ptr", ""),
-    Field("previous", "ptr", ""),
-    Field("program", "ptr", "PROGRAM"),
-    Field("forks", "i32", "a forked child forgets the runs of its parent"),
-    Field("flags", "ptr", "what frame->cancel points to; see LOOK"),
-    Field("outer", "ptr", "of the main thread: the run around this one"),
-    Field("state", "ptr", "the state of its Python thread"),
+    CField("next", "ptr", ""),
+    CField("previous", "ptr", ""),
+    CField("program", "ptr", "PROGRAM"),
+    CField("forks", "i32", "a forked child forgets the runs of its parent"),
+    CField("flags", "ptr", "what frame->cancel points to; see LOOK"),
+    CField("outer", "ptr", "of the main thread: the run around this one"),
+    CField("state", "ptr", "the state of its Python thread"),
 )
 
 TASK = Struct(
     "axla_task",
     "A run that was handed over. Python makes it, and frees it after its end.",
-    Field("next", "ptr", "the task to start after it"),
-    Field("program", "ptr", "PROGRAM"),
-    Field("lists", "ptr", "addresses of arguments and results, then their RECORDs"),
-    Field("owner", "ptr", "the Python object of the task"),
-    Field("flags", "i64", "see RUN.flags"),
-    Field("ended", "i32", "1: its results are published"),
-    Field("claimed", "i32", "1: it has begun, or was stopped before"),
-    Field("peers", "ptr", "PEERS, or null"),
-    Field("cancel", "ptr", "frame->cancel: its flags, or with peers GRID.stop"),
+    CField("next", "ptr", "the task to start after it"),
+    CField("program", "ptr", "PROGRAM"),
+    CField("lists", "ptr", "addresses of arguments and results, then their RECORDs"),
+    CField("owner", "ptr", "the Python object of the task"),
+    CField("flags", "i64", "see RUN.flags"),
+    CField("ended", "i32", "1: its results are published"),
+    CField("claimed", "i32", "1: it has begun, or was stopped before"),
+    CField("peers", "ptr", "PEERS, or null"),
+    CField("cancel", "ptr", "frame->cancel: its flags, or with peers GRID.stop"),
 )
 
 GRID = Struct(
     "axla_grid",
     "The participants of one run in this process.",
-    Field("stop", "i32", "frame->cancel of all; not 0: the run has failed, with this code"),
-    Field("run_id", "i64", "of the frames of all"),
-    Field("states", "ptr", "i64 for each participant: see below"),
-    Field("busy", "i32", "parts of collectives that are being done, in the memory of others"),
-    Field("culprit", "i32", "1 + the participant whose failure ends the run; -1: Python knows it"),
-    Field("clash", "i64", "1 + the rendezvous to which members came for different collectives"),
+    CField("stop", "i32", "frame->cancel of all; not 0: the run has failed, with this code"),
+    CField("run_id", "i64", "of the frames of all"),
+    CField("states", "ptr", "i64 for each participant: see below"),
+    CField("busy", "i32", "parts of collectives that are being done, in the memory of others"),
+    CField("culprit", "i32", "1 + the participant whose failure ends the run; -1: Python knows it"),
+    CField("clash", "i64", "1 + the rendezvous to which members came for different collectives"),
 )
 
 # States of participants; n: it waits in rendezvous n - 1 of the grid.
@@ -160,29 +160,29 @@ NOT_BEGUN, ENDED, WAITS, RUNS = 0, -1, -2, -3
 PEERS = Struct(
     "axla_peers",
     "The others, as the code of one program knows them; frame->peers.",
-    Field("grid", "ptr", "GRID"),
-    Field("rendezvous_keys", "ptr", "addresses of RENDEZVOUS structs, by their numbers in the program"),
-    Field("number", "i64", "of the participant"),
+    CField("grid", "ptr", "GRID"),
+    CField("rendezvous_keys", "ptr", "addresses of RENDEZVOUS structs, by their numbers in the program"),
+    CField("number", "i64", "of the participant"),
 )
 
 QUEUE = Struct(
     "axla_queue",
     "The queue of a device.",
-    Field("first", "ptr", "a TASK before the first to start"),
-    Field("last", "ptr", "the TASK to start last"),
-    Field("thread", "u64", "thread_id() of its thread"),
-    Field("started", "i32", "1: it has a thread"),
-    Field("handed", "i32", "runs that were handed over"),
-    Field("begun", "i32", "of these, runs that have begun"),
-    Field("done", "i32", "and runs that have ended"),
-    Field("steps", "i32", "changes when a run begins or ends"),
-    Field("closed", "i32", "1: the interpreter ends, and the thread with its run"),
+    CField("first", "ptr", "a TASK before the first to start"),
+    CField("last", "ptr", "the TASK to start last"),
+    CField("thread", "u64", "thread_id() of its thread"),
+    CField("started", "i32", "1: it has a thread"),
+    CField("handed", "i32", "runs that were handed over"),
+    CField("begun", "i32", "of these, runs that have begun"),
+    CField("done", "i32", "and runs that have ended"),
+    CField("steps", "i32", "changes when a run begins or ends"),
+    CField("closed", "i32", "1: the interpreter ends, and the thread with its run"),
 )
 
 CALLABLE = Struct(
     "axla_callable",
     "The Python object that calls a program.",
     *fields("refcount:i64, type:ptr, vectorcall:ptr"),
-    Field("program", "ptr", "PROGRAM"),
-    Field("owner", "ptr", "the Python object that keeps the code and the PROGRAM alive"),
+    CField("program", "ptr", "PROGRAM"),
+    CField("owner", "ptr", "the Python object that keeps the code and the PROGRAM alive"),
 )

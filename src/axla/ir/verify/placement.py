@@ -14,7 +14,7 @@ from math import prod
 from typing import Any
 
 from axla.core.shape import AnyShape, Shape, TupleShape
-from axla.ir.devices import Iota
+from axla.ir.devices import IotaDevices
 from axla.ir.families import Calling
 from axla.ir.graph import Instruction
 from axla.ir.sharding import Tiles
@@ -84,7 +84,7 @@ def verify_sharding(inst: Instruction) -> None:
 
 def _verify_tiles(inst: Instruction, tiles: Tiles) -> None:
     devices = tiles.devices
-    if isinstance(devices, Iota):
+    if isinstance(devices, IotaDevices):
         if len(devices) != prod(tiles.dims):
             fail("sharding_devices", f"{inst!r}: as many devices as tiles are wanted, found {{{tiles}}}")
     elif min(devices) < 0 or not len(set(devices)) == len(devices) == prod(tiles.dims):

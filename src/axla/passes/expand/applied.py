@@ -31,8 +31,8 @@ Apply = Callable[..., list[XlaOp]]
 
 
 def application_expander(module: Module, target: Target) -> None:
-    """Replaces by a loop every map, reduce, reduce-window, scatter and sort whose computation cannot be emitted
-    in line.
+    """Replaces by a loop every map, reduce, reduce-window, scatter and sort whose computation cannot be
+    emitted in line.
     """
     version = -1
     while version != module.version:  # the calls in new loops may apply such computations themselves

@@ -12,7 +12,7 @@ from operator import mul
 import numpy as np
 
 from axla.core.dataclass import dataclass
-from axla.ir.devices import DeviceOrder, Iota
+from axla.ir.devices import DeviceOrder, IotaDevices
 from axla.ir.sharding import DimAxes, MeshTiles, Sharding, Tiles, tiled
 from axla.passes.expand.cuts import Cut
 
@@ -82,7 +82,7 @@ class PrimeMesh:
         """The sharding that cuts each dimension along the given axes."""
         used = [axis for axes in (*dims, unreduced) for axis in axes]
         rest = self._others(used)
-        devices: DeviceOrder = Iota(tuple(self.sizes), (*used, *rest))
+        devices: DeviceOrder = IotaDevices(tuple(self.sizes), (*used, *rest))
         if self.devices is not None:
             devices = self._listed(devices)
         counts = (*map(self.count, dims), self.count(unreduced), self.count(rest))
@@ -97,12 +97,12 @@ class PrimeMesh:
         used = [axis for axes in dims for axis in axes]
         rest = self._others([*used, *sums])
         counts = (*map(self.count, dims), self.count(rest), self.count(sums))
-        return Cut(counts, self._listed(Iota(tuple(self.sizes), (*used, *rest, *sums))))
+        return Cut(counts, self._listed(IotaDevices(tuple(self.sizes), (*used, *rest, *sums))))
 
     def _others(self, used: Sequence[int]) -> list[int]:
         return [axis for axis in range(len(self.sizes)) if axis not in used]
 
-    def _listed(self, places: Iota) -> tuple[int, ...]:
+    def _listed(self, places: IotaDevices) -> tuple[int, ...]:
         found = places.array()
         return tuple((found if self.devices is None else np.array(self.devices)[found]).tolist())
 
@@ -122,7 +122,7 @@ class PrimeMesh:
         return Cutting(tuple(map(of, dims)), sets.get("unreduced", ()), sum(sets.values(), ()), is_open)
 
     def _of_tiles(self, tiles: Tiles, runs: list[Axes], rank: int) -> Cutting:
-        order = tiles.devices.order if isinstance(tiles.devices, Iota) else range(len(runs))
+        order = tiles.devices.order if isinstance(tiles.devices, IotaDevices) else range(len(runs))
         numbers = [n for d in order for n in runs[d]]
         ends = [self.count(numbers[:n]) for n in range(len(numbers) + 1)]
         places = [ends.index(end) for end in accumulate((1, *tiles.dims), mul)]
@@ -135,9 +135,9 @@ def _mesh_of(what: Tiles | MeshTiles) -> tuple[list[int], tuple[int, ...] | None
     """The sizes of a mesh's axes, and its device numbers, or None if they are 0, 1, 2..."""
     if isinstance(what, MeshTiles):
         devices = what.mesh.devices
-        listed = tuple(devices.array().tolist()) if isinstance(devices, Iota) else devices
+        listed = tuple(devices.array().tolist()) if isinstance(devices, IotaDevices) else devices
         return [size for _, size in what.mesh.axes], listed
-    if isinstance(what.devices, Iota):
+    if isinstance(what.devices, IotaDevices):
         return list(what.devices.reshape), None
     return list(what.dims), what.devices
 

@@ -14,7 +14,7 @@ import numpy as np
 import axla.hlo as hlo
 from axla.core.dtypes import PRED, S32, S64, U64
 from axla.core.shape import AnyShape, Shape, TupleShape, array
-from axla.hlo.collective import Reducing, equal_addends, moved_slices
+from axla.hlo.collective import Combining, equal_addends, moved_slices
 from axla.hlo.family import joined
 from axla.ir.attributes import PaddingConfig, SliceDims, SourceTargetPairs
 from axla.ir.families import Grouped, Paired
@@ -38,11 +38,11 @@ def _operands(inst: Instruction) -> Instruction:
     return packed(inst.shape, inst.operands)
 
 
-def _reduced(inst: Instruction[Reducing]) -> Instruction:
+def _reduced(inst: Instruction[Combining]) -> Instruction:
     return packed(inst.shape, _added(inst))
 
 
-def _added(inst: Instruction[Reducing]) -> Sequence[Instruction]:
+def _added(inst: Instruction[Combining]) -> Sequence[Instruction]:
     """The operands; if members contribute equal constants, the sum over the members."""
     count = equal_addends(inst)
     if count == 1:

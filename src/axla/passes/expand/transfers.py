@@ -20,7 +20,7 @@ from axla.ir.typed import tuple_of
 from axla.ir.verify.channels import transfer_pairs
 from axla.passes.expand.expander import Expansion, expand, full, scalar
 
-Halves = dict[Instruction, Instruction]  # a recv -> the send whose data it receives
+SendOfReceive = dict[Instruction, Instruction]  # a recv -> the send whose data it receives
 
 
 def transfer_rewriter(module: Module) -> None:
@@ -28,7 +28,7 @@ def transfer_rewriter(module: Module) -> None:
     if module.config.replica_count * module.config.num_partitions > 1:
         _between_participants(module)
         return
-    sources: Halves = {}
+    sources: SendOfReceive = {}
     for computation in module.computations:
         sources.update(_own_sends(computation))
     sends = {*sources.values(), *_lone_sends(module)}
@@ -126,7 +126,7 @@ def _outfeed(inst: Instruction) -> Instruction:
     return _call(inst, inst.shape, "axla.outfeed", inst.operands)
 
 
-def _own_sends(computation: Computation) -> Halves:
+def _own_sends(computation: Computation) -> SendOfReceive:
     """Pairs of receive and send on the same channel in one computation; none if joining them would make a
     cycle.
     """
@@ -135,7 +135,7 @@ def _own_sends(computation: Computation) -> Halves:
         op = inst.op
         if isinstance(op, hlo.Send | hlo.Recv) and op.channel_id is not None and not op.is_host_transfer:
             halves.setdefault((type(op), op.channel_id), []).append(inst)
-    found: Halves = {}
+    found: SendOfReceive = {}
     for (kind, channel), recvs in halves.items():
         sends = halves.get((hlo.Send, channel), [])
         if kind is hlo.Recv and len(recvs) == len(sends) == 1 and _same_data(recvs[0], sends[0]):
@@ -153,7 +153,7 @@ def _lone_sends(module: Module) -> Iterator[Instruction]:
             yield inst
 
 
-def _queued(module: Module, sources: Halves) -> dict[Instruction, None]:
+def _queued(module: Module, sources: SendOfReceive) -> dict[Instruction, None]:
     """All halves of channels on which not every transfer is within one computation. Their pairs are removed
     from `sources`.
     """
@@ -179,7 +179,7 @@ def _same_data(recv: Instruction, send: Instruction) -> bool:
     return tuple_of(recv).elements[0].logical is send.operands[0].shape.logical
 
 
-def _waits_for_itself(computation: Computation, sources: Halves) -> bool:
+def _waits_for_itself(computation: Computation, sources: SendOfReceive) -> bool:
     """Whether the value sent on a channel depends on the value received on that channel."""
     order: TopologicalSorter[Instruction] = TopologicalSorter()
     for inst in computation.instructions:

@@ -21,7 +21,7 @@ from axla.passes.linalg.elimination import lu, tridiagonal_solution
 from axla.passes.linalg.reflectors import hessenberg, pivoted_qr, q_of, qr, times_q, tridiagonal
 from axla.passes.linalg.schur import schur
 
-Attributes = Mapping[str, str | int]
+CallAttributes = Mapping[str, str | int]
 """The attributes of a call. LAPACK's option characters are strings; all others are numbers."""
 
 Results = list[XlaOp | None]
@@ -31,7 +31,7 @@ NOT_FINITE = -4
 """The value of info that gesdd and geev return for matrices with NaN or infinities."""
 
 
-def _potrf(given: Attributes, a: XlaOp) -> Results:
+def _potrf(given: CallAttributes, a: XlaOp) -> Results:
     lower = given["uplo"] == "L"
     factor = lower_factor(a if lower else mx.adjoint(a))
     wrong = mx.first(~(mx.real(mx.diagonal(factor)) > 0), 1)
@@ -40,36 +40,36 @@ def _potrf(given: Attributes, a: XlaOp) -> Results:
     return [kept, mx.where(wrong == a.dims[1], np.int32(0), wrong + 1)]
 
 
-def _trsm(given: Attributes, a: XlaOp, b: XlaOp) -> Results:
+def _trsm(given: CallAttributes, a: XlaOp, b: XlaOp) -> Results:
     turns = {"N": TransposeA.NO_TRANSPOSE, "T": TransposeA.TRANSPOSE, "C": TransposeA.ADJOINT}
     left, lower, unit = given["side"] == "L", given["uplo"] == "L", given["diag"] == "U"
     return [a.builder.add(TriangularSolve(left, lower, unit, turns[str(given["trans_x"])]), (a, b))]
 
 
-def _getrf(_: Attributes, a: XlaOp) -> Results:
+def _getrf(_: CallAttributes, a: XlaOp) -> Results:
     return list(small.lu(a) if small.is_small(a) else lu(a))
 
 
-def _geqrf(_: Attributes, a: XlaOp) -> Results:
+def _geqrf(_: CallAttributes, a: XlaOp) -> Results:
     return list(qr(a))
 
 
-def _geqp3(_: Attributes, a: XlaOp, pivots: XlaOp) -> Results:
+def _geqp3(_: CallAttributes, a: XlaOp, pivots: XlaOp) -> Results:
     return list(pivoted_qr(a, pivots))
 
 
-def _orgqr(_: Attributes, a: XlaOp, taus: XlaOp) -> Results:
+def _orgqr(_: CallAttributes, a: XlaOp, taus: XlaOp) -> Results:
     return [q_of(a, taus, a.dims[2])]
 
 
-def _ormqr(given: Attributes, a: XlaOp, taus: XlaOp, c: XlaOp) -> Results:
+def _ormqr(given: CallAttributes, a: XlaOp, taus: XlaOp, c: XlaOp) -> Results:
     turned = bool(given["transpose"])
     if given["left"]:
         return [times_q(a, taus, c, adjoint_of_q=turned)]
     return [mx.adjoint(times_q(a, taus, mx.adjoint(c), adjoint_of_q=not turned))]
 
 
-def _evd(given: Attributes, a: XlaOp) -> Results:
+def _evd(given: CallAttributes, a: XlaOp) -> Results:
     wanted = given["mode"] == "V"
     few = small.is_small(a) and not a.dtype.is_complex
     solve = small.symmetric_eigenvalues if few else hermitian_eigenvalues
@@ -77,12 +77,12 @@ def _evd(given: Attributes, a: XlaOp) -> Results:
     return [vectors if wanted else a, values, info]
 
 
-def _svd(given: Attributes, a: XlaOp) -> Results:
+def _svd(given: CallAttributes, a: XlaOp) -> Results:
     s, u, v, info = singular_values(a, given["mode"] != "N", given["mode"] == "A")
     return [a, s, u, v, mx.where(finite(a), info, np.int32(NOT_FINITE))]
 
 
-def _geev(given: Attributes, a: XlaOp) -> Results:
+def _geev(given: CallAttributes, a: XlaOp) -> Results:
     wanted = [given["compute_left"] == "V", given["compute_right"] == "V"]
     fine = finite(a)
     t, z, info = schur(mx.where(fine, a, 0.0), any(wanted))
@@ -97,22 +97,22 @@ def _geev(given: Attributes, a: XlaOp) -> Results:
     return [*found, mx.where(fine, info, np.int32(NOT_FINITE))]
 
 
-def _gees(given: Attributes, a: XlaOp) -> Results:
+def _gees(given: CallAttributes, a: XlaOp) -> Results:
     fine = finite(a)
     t, z, info = schur(mx.where(fine, a, 0.0), given["mode"] == "V")
     t, z, *values = [mx.where(fine, x, np.nan) for x in (t, z, *eigenvalues(t))]
     return [t, z if given["mode"] == "V" else None, *values, None, mx.where(fine, info, np.int32(1))]
 
 
-def _gehrd(given: Attributes, a: XlaOp) -> Results:
+def _gehrd(given: CallAttributes, a: XlaOp) -> Results:
     return [*hessenberg(a, int(given["low"]) - 1, int(given["high"])), None]
 
 
-def _trd(given: Attributes, a: XlaOp) -> Results:
+def _trd(given: CallAttributes, a: XlaOp) -> Results:
     return [*tridiagonal(a, given["uplo"] == "L"), None]
 
 
-def _gtsv(_: Attributes, lower: XlaOp, main: XlaOp, upper: XlaOp, b: XlaOp) -> Results:
+def _gtsv(_: CallAttributes, lower: XlaOp, main: XlaOp, upper: XlaOp, b: XlaOp) -> Results:
     return list(tridiagonal_solution(mx.transposed(lower), mx.transposed(main), mx.transposed(upper), b))
 
 

@@ -163,13 +163,13 @@ class _Batching:
     bound: Container[Instruction]
     held: int
     """The size in bytes of the arrays that the loop carries."""
-    session: rewrite.Session | None
+    session: rewrite.RuleRun | None
     moved: list[Instruction] = field(default_factory=list)
     """The instructions to compute before the loop."""
 
     @classmethod
     def of(
-        cls, loop: Loop, trips: int, effectful: Container[Computation], session: rewrite.Session | None
+        cls, loop: Loop, trips: int, effectful: Container[Computation], session: rewrite.RuleRun | None
     ) -> _Batching:
         known = set(invariants(loop, effectful).work)
         bound = rewrite.control_bound(loop.body)

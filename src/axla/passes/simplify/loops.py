@@ -64,7 +64,7 @@ def _keep_effects(loop: Loop, made: While, effectful: set[Computation]) -> None:
             effectful.add(new)
 
 
-def _is_removed(inst: Instruction, effectful: Container[Computation], session: rewrite.Session) -> bool:
+def _is_removed(inst: Instruction, effectful: Container[Computation], session: rewrite.RuleRun) -> bool:
     """Replaces a loop by its operand if the body returns its parameter; returns whether it did. As in XLA, a
     loop without side effects is assumed to end.
     """
@@ -80,7 +80,7 @@ def _is_removed(inst: Instruction, effectful: Container[Computation], session: r
     return True
 
 
-def _spread_root(inst: Instruction, session: rewrite.Session) -> None:
+def _spread_root(inst: Instruction, session: rewrite.RuleRun) -> None:
     """Replaces a root that is a loop by a tuple of the loop's elements, if one of them does not change."""
     op, (start,), shape = op_of(inst, While), inst.operands, inst.shape
     if type(start.op) is not Tuple or type(op.body.root.op) is not Tuple or shape is not start.shape:
@@ -93,7 +93,7 @@ def _spread_root(inst: Instruction, session: rewrite.Session) -> None:
     inst.computation.set_root(Tuple()(*parts))
 
 
-def _forward_unchanged(loop: Loop, session: rewrite.Session) -> None:
+def _forward_unchanged(loop: Loop, session: rewrite.RuleRun) -> None:
     """After a loop, replaces the elements that the loop does not change by their initial values."""
     computation = loop.inst.computation
     unchanged = set(loop.unchanged)
@@ -104,7 +104,7 @@ def _forward_unchanged(loop: Loop, session: rewrite.Session) -> None:
             rewrite.sweep(computation, (user,))
 
 
-def _decide_tests(loop: Loop, session: rewrite.Session) -> None:
+def _decide_tests(loop: Loop, session: rewrite.RuleRun) -> None:
     """Replaces comparisons in the body whose result follows from the condition of the loop."""
     known: list[tuple[int, Compare, Instruction]] = []
     stack = [loop.condition.root]

@@ -18,7 +18,7 @@ from axla.stablehlo import reading as attr
 from axla.stablehlo.counterparts import COUNTERPARTS
 from axla.stablehlo.importer.arrays import broadcast, converted
 from axla.stablehlo.importer.plain import op_of
-from axla.stablehlo.importer.scope import ImportRule, ImportScope, Outcome
+from axla.stablehlo.importer.scope import ImportRule, ImportScope, Lowered
 from axla.stablehlo.operations import OPERATIONS
 from axla.stablehlo.types import literal_of
 
@@ -69,17 +69,17 @@ def _broadcasting(name: str) -> ImportRule:
 # Small ones
 
 
-def _constant(scope: ImportScope, operation: mlir.Operation) -> Outcome:
+def _constant(scope: ImportScope, operation: mlir.Operation) -> Lowered:
     scope.shape(operation)
     return scope.constant(operation.attributes.get("value"), operation.results[0].type)
 
 
-def _constant_like(scope: ImportScope, operation: mlir.Operation) -> Outcome:
+def _constant_like(scope: ImportScope, operation: mlir.Operation) -> Lowered:
     literal = literal_of(operation.attributes.get("value"), scope.importer.source.resources)
     return scope.scalar(literal.item(), scope.shape(operation))
 
 
-def _top_k(scope: ImportScope, operation: mlir.Operation) -> Outcome:
+def _top_k(scope: ImportScope, operation: mlir.Operation) -> Lowered:
     (operand,) = scope.operands(operation, 1)
     op = hlo.TopK(attr.integer(operation, "k"), attr.flag(operation, "largest", True))
     values, indices = scope.parts(scope.add(op, (operand,)), 2)

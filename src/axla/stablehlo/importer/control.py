@@ -12,11 +12,11 @@ import axla.hlo as hlo
 from axla.core.tables import by_name
 from axla.stablehlo import mlir
 from axla.stablehlo import reading as attr
-from axla.stablehlo.importer.scope import ImportRule, ImportScope, Outcome
+from axla.stablehlo.importer.scope import ImportRule, ImportScope, Lowered
 from axla.stablehlo.text.printer import attribute_text
 
 
-def _while(scope: ImportScope, operation: mlir.Operation) -> Outcome:
+def _while(scope: ImportScope, operation: mlir.Operation) -> Lowered:
     captured = scope.captured(operation, range(len(operation.regions)))
     state = [*scope.operands(operation), *[scope.value(v) for v in captured]]
     condition, body = (scope.closed(operation, n, captured, passed=n == 1) for n in range(2))
@@ -27,7 +27,7 @@ def _while(scope: ImportScope, operation: mlir.Operation) -> Outcome:
     return loop if count > 1 else scope.parts(loop, count)
 
 
-def _conditional(scope: ImportScope, operation: mlir.Operation) -> Outcome:
+def _conditional(scope: ImportScope, operation: mlir.Operation) -> Lowered:
     """The regions become computations of one operand each."""
     operands = scope.operands(operation, 1)
     computations = []
@@ -40,12 +40,12 @@ def _conditional(scope: ImportScope, operation: mlir.Operation) -> Outcome:
     return scope.add(op, operands)
 
 
-def _call(scope: ImportScope, operation: mlir.Operation) -> Outcome:
+def _call(scope: ImportScope, operation: mlir.Operation) -> Lowered:
     called = scope.importer.computations[attr.symbol(operation, "callee")]
     return scope.add(hlo.Call(called), scope.operands(operation))
 
 
-def _composite(scope: ImportScope, operation: mlir.Operation) -> Outcome:
+def _composite(scope: ImportScope, operation: mlir.Operation) -> Lowered:
     """A call of the decomposition, with attributes that identify the composite."""
     called = scope.importer.computations[attr.symbol(operation, "decomposition")]
     said = {
@@ -58,12 +58,12 @@ def _composite(scope: ImportScope, operation: mlir.Operation) -> Outcome:
     return scope.add(hlo.Call(called, is_composite=True), scope.operands(operation), extra=extra)
 
 
-def _optimization_barrier(scope: ImportScope, operation: mlir.Operation) -> Outcome:
+def _optimization_barrier(scope: ImportScope, operation: mlir.Operation) -> Lowered:
     operands = scope.operands(operation)
     return scope.add(hlo.OptBarrier(), (scope.tuple(operands),)) if operands else None
 
 
-def _nothing(scope: ImportScope, operation: mlir.Operation) -> Outcome:
+def _nothing(scope: ImportScope, operation: mlir.Operation) -> Lowered:
     return None
 
 

@@ -10,11 +10,11 @@ from axla.ir.op import declared
 from axla.stablehlo import mlir
 from axla.stablehlo import reading as attr
 from axla.stablehlo.conversions import BY_TYPE
-from axla.stablehlo.importer.scope import ImportScope, Outcome
+from axla.stablehlo.importer.scope import ImportScope, Lowered
 from axla.text.instructions import read_attribute, schema_of
 
 
-def declared_op(scope: ImportScope, operation: mlir.Operation, target: str) -> Outcome:
+def declared_op(scope: ImportScope, operation: mlir.Operation, target: str) -> Lowered:
     """The op of a call, from this process or an installed package; the result shape is the one that the op
     infers.
     """

@@ -28,13 +28,13 @@ from axla.stablehlo.counterparts import CALL_FIELDS
 from axla.stablehlo.importer.declared import declared_op
 from axla.stablehlo.importer.plain import fields_of, op_of
 from axla.stablehlo.importer.program import symbols
-from axla.stablehlo.importer.scope import ImportRule, ImportScope, Outcome, whole
+from axla.stablehlo.importer.scope import ImportRule, ImportScope, Lowered, whole
 from axla.stablehlo.text.printer import attribute_text
 
 # Custom calls
 
 
-def _custom_call(scope: ImportScope, operation: mlir.Operation) -> Outcome:
+def _custom_call(scope: ImportScope, operation: mlir.Operation) -> Lowered:
     target = attr.text(operation, "call_target_name")
     name = {"mhlo.topk": "top_k"}.get(target, target.removeprefix("mhlo."))
     rule = scope.importer.rules.get(f"chlo.{name}") if target.startswith("mhlo.") else None
@@ -91,7 +91,7 @@ _DECOMPOSITIONS: dict[str, Callable[..., XlaOp]] = {
 """Calls that JAX emits for machines without LAPACK, which XLA expands on all: here as LAPACK's are."""
 
 
-def _ragged_all_to_all(scope: ImportScope, operation: mlir.Operation) -> Outcome:
+def _ragged_all_to_all(scope: ImportScope, operation: mlir.Operation) -> Lowered:
     """StableHLO has no such operation: a custom call has channel and groups in its configuration."""
     config = attr.dictionary(operation, "backend_config")
     channel = attr.integer(config, "channel_id", 0)
@@ -116,7 +116,7 @@ def _aliases(operation: mlir.Operation) -> tuple[OutputAlias, ...]:
     return tuple(found)
 
 
-def _sharding_constraint(scope: ImportScope, operation: mlir.Operation) -> Outcome:
+def _sharding_constraint(scope: ImportScope, operation: mlir.Operation) -> Lowered:
     """A custom call that returns its operand, as in XLA."""
     (operand,) = scope.operands(operation, 1)
     said = (("xla.sdy.sharding", attribute_text(operation.attributes.get("sharding", mlir.UNIT))),)
@@ -127,7 +127,7 @@ def _sharding_constraint(scope: ImportScope, operation: mlir.Operation) -> Outco
 # Collectives
 
 
-def _all_to_all(scope: ImportScope, operation: mlir.Operation) -> Outcome:
+def _all_to_all(scope: ImportScope, operation: mlir.Operation) -> Lowered:
     names = ("split_dimension", "concat_dimension", "split_count")
     split, concat, count = (attr.integer(operation, name) for name in names)
     parts = [scope.add(op_of(scope, operation), (operand,)) for operand in scope.operands(operation)]
@@ -158,7 +158,7 @@ def _with_pairs(scope: ImportScope, operation: mlir.Operation) -> Extra:
     return replace(scope.extra, frontend_attributes=said)
 
 
-def _send(scope: ImportScope, operation: mlir.Operation) -> Outcome:
+def _send(scope: ImportScope, operation: mlir.Operation) -> Lowered:
     *data, token = scope.operands(operation)
     where = _channel_and_place(operation)
     value = scope.tuple(data)
@@ -167,7 +167,7 @@ def _send(scope: ImportScope, operation: mlir.Operation) -> Outcome:
     return scope.add(hlo.SendDone(*where), (begun,))
 
 
-def _recv(scope: ImportScope, operation: mlir.Operation) -> Outcome:
+def _recv(scope: ImportScope, operation: mlir.Operation) -> Lowered:
     *shapes, _ = scope.shapes(operation) or [TOKEN]
     where = _channel_and_place(operation)
     op = hlo.Recv(TupleShape((whole(shapes), Shape(U32), TOKEN)), *where)
@@ -184,13 +184,13 @@ def _taken_apart(scope: ImportScope, pair: Instruction, count: int) -> list[Inst
     return [*scope.parts(data, count), scope.add(GetTupleElement(1), (pair,))]
 
 
-def _infeed(scope: ImportScope, operation: mlir.Operation) -> Outcome:
+def _infeed(scope: ImportScope, operation: mlir.Operation) -> Lowered:
     *shapes, _ = scope.shapes(operation) or [TOKEN]
     op = hlo.Infeed(TupleShape((TupleShape(shapes), TOKEN)), attr.text(operation, "infeed_config", ""))
     return _taken_apart(scope, scope.add(op, scope.operands(operation, 1)), len(shapes))
 
 
-def _outfeed(scope: ImportScope, operation: mlir.Operation) -> Outcome:
+def _outfeed(scope: ImportScope, operation: mlir.Operation) -> Lowered:
     *data, token = scope.operands(operation)
     value = scope.add(Tuple(), data)
     op = hlo.Outfeed(value.shape, attr.text(operation, "outfeed_config", ""))
@@ -208,7 +208,7 @@ def _in_place(scope: ImportScope, operation: mlir.Operation) -> list[Instruction
     return scope.fill(block)
 
 
-def _manual_computation(scope: ImportScope, operation: mlir.Operation) -> Outcome:
+def _manual_computation(scope: ImportScope, operation: mlir.Operation) -> Lowered:
     """The region between the custom calls that mark its boundary in XLA; in place, if nothing is sharded."""
     block = operation.regions[0].blocks[0]
     same = [a.type for a in block.arguments] == [v.type for v in operation.operands]
@@ -247,13 +247,13 @@ def _shardings(operation: mlir.Operation, name: str) -> list[str]:
     return re.findall(r"<@[^<>]*>", getattr(operation.attributes.get(name), "text", ""))
 
 
-def _async_start(scope: ImportScope, operation: mlir.Operation) -> Outcome:
+def _async_start(scope: ImportScope, operation: mlir.Operation) -> Lowered:
     """Computes the region at once; the scheduler decides when it runs."""
     scope.values[operation.results[0]] = scope.tuple(_in_place(scope, operation))
     return None
 
 
-def _operand(scope: ImportScope, operation: mlir.Operation) -> Outcome:
+def _operand(scope: ImportScope, operation: mlir.Operation) -> Lowered:
     """Operations that only expose a value to tools: the operand is returned."""
     (operand,) = scope.operands(operation, 1)
     return operand
@@ -262,7 +262,7 @@ def _operand(scope: ImportScope, operation: mlir.Operation) -> Outcome:
 # Of StableHLO's interpreter
 
 
-def _run_parallel(scope: ImportScope, operation: mlir.Operation) -> Outcome:
+def _run_parallel(scope: ImportScope, operation: mlir.Operation) -> Lowered:
     """A custom call with all functions that it names, which the interpreter runs."""
     numbers: dict[str, int] = {}
 
@@ -286,12 +286,12 @@ def _run_parallel(scope: ImportScope, operation: mlir.Operation) -> Outcome:
     return scope.add(op, scope.operands(operation), extra=replace(scope.extra, backend_config=config))
 
 
-def _probe(scope: ImportScope, operation: mlir.Operation) -> Outcome:
+def _probe(scope: ImportScope, operation: mlir.Operation) -> Lowered:
     (operand,) = scope.operands(operation, 1)
     return _traced(scope, operand, operand.shape, "interpreter.probe", attr.text(operation, "probe_id"))
 
 
-def _print(scope: ImportScope, operation: mlir.Operation) -> Outcome:
+def _print(scope: ImportScope, operation: mlir.Operation) -> Lowered:
     line, column = operation.position
     (operand,) = scope.operands(operation, 1)
     _traced(scope, operand, TOKEN, "axla.trace", f"interpreter.print, line {line}, column {column}")

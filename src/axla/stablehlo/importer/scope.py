@@ -23,9 +23,9 @@ from axla.stablehlo.operations import OPERATIONS
 from axla.stablehlo.text.printer import type_text
 from axla.stablehlo.types import literal_of, shape_of
 
-Outcome = Instruction | Sequence[Instruction] | None
+Lowered = Instruction | Sequence[Instruction] | None
 """The result of importing an operation: its value; the tuple of its values; its values one by one."""
-ImportRule = Callable[["ImportScope", mlir.Operation], Outcome]
+ImportRule = Callable[["ImportScope", mlir.Operation], Lowered]
 """Adds instructions for an operation to a scope."""
 
 RETURNS = frozenset({"func.return", "stablehlo.return", "mhlo.return", "sdy.return"})
@@ -78,7 +78,7 @@ class ImportScope:
         importer.depth -= 1
         return found
 
-    def bind(self, operation: mlir.Operation, outcome: Outcome) -> None:
+    def bind(self, operation: mlir.Operation, outcome: Lowered) -> None:
         """Binds the results of an operation to the outcome of its import."""
         results = operation.results
         if isinstance(outcome, Instruction):

@@ -17,7 +17,7 @@ from axla.stablehlo.attributes import ENUMERATIONS, STRUCTURES
 from axla.stablehlo.building import I1, I32, I64, matrix, number, numbers
 from axla.stablehlo.operations import OPERATIONS
 from axla.stablehlo.text.draft import PIECES, TYPES, Draft, ReadStep, operand
-from axla.stablehlo.text.operations import Argument, Operations, Use
+from axla.stablehlo.text.operations import NamedArgument, Operations, Use
 
 SHORT_NAMES = {"module": "builtin.module", "call": "func.call", "return": "func.return", "func": "func.func"}
 """Names that may leave out their dialect."""
@@ -305,7 +305,7 @@ def _loop(parser: Operations, draft: Draft) -> None:
     if len(types) != len(names):
         parser.fail(f"{len(types)} types of {len(names)} arguments", draft.at)
     pairs = zip(names, types, strict=True)
-    arguments: list[Argument] = [(name, at, kind, None) for (name, at), kind in pairs]
+    arguments: list[NamedArgument] = [(name, at, kind, None) for (name, at), kind in pairs]
     draft.regions.append(parser.region(arguments=arguments))
 
 
@@ -348,7 +348,7 @@ def _applied(parser: Operations, draft: Draft) -> None:
 
 def _reducer(parser: Operations, draft: Draft) -> None:
     """`(%a: type, %b: type) ... {...}`: for each operand, an element and the accumulated value."""
-    arguments: list[list[Argument]] = [[], []]
+    arguments: list[list[NamedArgument]] = [[], []]
     while parser.accept("("):
         arguments[0].append(parser.argument())
         parser.expect(",")
@@ -379,7 +379,7 @@ def _typed(parser: Operations) -> tuple[mlir.Type, dict[str, Any]]:
 def _signature(parser: Operations, draft: Draft) -> None:
     """`(%a: type {...} loc(...), ...) -> (type {...}, ...)`; a declaration may have types only."""
 
-    arguments: list[Argument] = []
+    arguments: list[NamedArgument] = []
 
     def parameter() -> tuple[mlir.Type, dict[str, Any]]:
         at, name = parser.start, parser.token if parser.kind == "value" else ""

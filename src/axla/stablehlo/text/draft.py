@@ -9,7 +9,7 @@ from typing import Any
 from axla.core.dataclass import dataclass
 from axla.core.tables import by_name
 from axla.stablehlo import mlir
-from axla.stablehlo.text.operations import Argument, Operations, Use
+from axla.stablehlo.text.operations import NamedArgument, Operations, Use
 
 
 @dataclass(slots=True, eq=False)
@@ -26,7 +26,7 @@ class Draft:
     results: Sequence[mlir.Type] = ()
     regions: list[mlir.Region] = field(default_factory=list)
     names: Sequence[Use] = ()
-    arguments: Sequence[Argument] = ()
+    arguments: Sequence[NamedArgument] = ()
     location: mlir.Location | None = None
 
 

@@ -20,7 +20,7 @@ DEFAULTS = {
 
 Use = tuple[str, int]
 """An operand as written: its name and the offset."""
-Argument = tuple[str, int, mlir.Type, mlir.Location | None]
+NamedArgument = tuple[str, int, mlir.Type, mlir.Location | None]
 """An argument of a block: name, offset, type, location."""
 
 
@@ -142,7 +142,7 @@ class Operations(Attributes):
         """`({...}, {...})`."""
         return self.listed("()", lambda: self.region(isolated))
 
-    def region(self, isolated: bool = False, arguments: list[Argument] | None = None) -> mlir.Region:
+    def region(self, isolated: bool = False, arguments: list[NamedArgument] | None = None) -> mlir.Region:
         """`{...}`. Arguments of the first block are passed if the short form has them before the region."""
         self.deeper()
         outer_values, outer_defined = self.values, self.defined
@@ -168,17 +168,17 @@ class Operations(Attributes):
         self.depth -= 1
         return mlir.Region(blocks)
 
-    def arguments(self) -> list[Argument]:
+    def arguments(self) -> list[NamedArgument]:
         """`(%a: type loc(...), ...)`."""
         return self.listed("()", self.argument)
 
-    def argument(self) -> Argument:
+    def argument(self) -> NamedArgument:
         """Reads an argument of a block: name, type and location."""
         at, name = self.start, self.take("value", "an argument")
         self.expect(":")
         return name, at, self.type(), self.optional_location()
 
-    def _block(self, arguments: list[Argument]) -> mlir.Block:
+    def _block(self, arguments: list[NamedArgument]) -> mlir.Block:
         block = mlir.Block([argument[2] for argument in arguments])
         if any([argument[3] is not None for argument in arguments]):
             block.locations = [argument[3] for argument in arguments]

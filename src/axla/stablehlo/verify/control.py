@@ -127,10 +127,10 @@ def _layouts(s: Subject) -> None:
             s.need(fit, "layouts", message, facts.rank, facts, table(layout).flat[:16].tolist())
 
 
-Path = tuple[int, ...]
+LeafPath = tuple[int, ...]
 
 
-def _alias(s: Subject, fields: dict[str, Any]) -> tuple[Path, Path, mlir.Type]:
+def _alias(s: Subject, fields: dict[str, Any]) -> tuple[LeafPath, LeafPath, mlir.Type]:
     """The position in the operands, the position in the results, and the common type of an alias."""
     at = fields["operand_index"]
     s.need(0 <= at < len(s.operands), "i9", "an operand_index in [0, {}), found {}", len(s.operands), at)
@@ -168,10 +168,10 @@ def _known_buffers(s: Subject, count: int, source: type[mlir.Type], target: type
         s.need(same, "buffers", "of the same shape and elements, found {} and {}", facts, s.result)
 
 
-def _aliased_buffers(s: Subject, aliases: list[tuple[Path, Path, mlir.Type]]) -> None:
+def _aliased_buffers(s: Subject, aliases: list[tuple[LeafPath, LeafPath, mlir.Type]]) -> None:
     """Buffers in the results are aliases of operands, each exactly once."""
-    sources: set[Path] = set()
-    targets: set[Path] = set()
+    sources: set[LeafPath] = set()
+    targets: set[LeafPath] = set()
     for source, target, kind in aliases:
         if isinstance(kind, mlir.MemRefType):
             once = target not in targets and source not in sources

@@ -17,7 +17,7 @@ from axla.stablehlo.operations import OPERATIONS
 from axla.stablehlo.verify import collectives, control, elements, numeric, reducers
 from axla.stablehlo.verify.agreement import check_declared
 from axla.stablehlo.verify.kinds import Broken, require
-from axla.stablehlo.verify.subject import Subject, Symbols, TypeFacts
+from axla.stablehlo.verify.subject import Subject, SymbolTable, TypeFacts
 
 _DIALECTS = ("stablehlo.", "chlo.")
 NAMED = {
@@ -59,7 +59,7 @@ class ProgramVerifier:
     def run(self) -> None:
         """Checks all operations; VerifyError names the first that breaks a rule, and its place."""
         # Blocks left to do: what comes of each, and the symbols around.
-        stack: list[tuple[Iterator[mlir.Operation], Symbols]] = [(iter([self.source.module]), {})]
+        stack: list[tuple[Iterator[mlir.Operation], SymbolTable]] = [(iter([self.source.module]), {})]
         while stack:
             operations, symbols = stack[-1]
             operation = next(operations, None)
@@ -78,8 +78,8 @@ class ProgramVerifier:
                 # Within an attribute of the right kind an artifact may hold anything.
                 raise VerifyError(f"{place(operation)}: {operation.name}: malformed: {error!r}") from None
 
-    def _symbols(self, module: mlir.Operation) -> Symbols:
-        found: Symbols = {}
+    def _symbols(self, module: mlir.Operation) -> SymbolTable:
+        found: SymbolTable = {}
         require(len(module.blocks) <= 1, "module", "a module is one block")
         for operation in [operation for block in module.blocks for operation in block.operations]:
             name = operation.attributes.get("sym_name")
@@ -98,7 +98,7 @@ class ProgramVerifier:
                 fit = inner.name != "func.return" or operation.name == "func.func"
                 require(fit, "terminator", f"{what} ends functions only")
 
-    def _check(self, operation: mlir.Operation, symbols: Symbols) -> None:
+    def _check(self, operation: mlir.Operation, symbols: SymbolTable) -> None:
         subject = Subject(operation, self.types, symbols)
         record = OPERATIONS.get(operation.name)
         if record is not None and record.known:

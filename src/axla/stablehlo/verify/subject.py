@@ -12,7 +12,7 @@ from axla.stablehlo.text.printer import type_text
 from axla.stablehlo.verify.attributes import constant
 from axla.stablehlo.verify.kinds import Broken, Facts, elements_fit, sizes_fit
 
-Symbols = dict[str, mlir.Operation]
+SymbolTable = dict[str, mlir.Operation]
 I1 = mlir.IntegerType(1)
 
 
@@ -39,7 +39,7 @@ class Subject:
     __slots__ = ("operation", "name", "types", "symbols", "operands", "results", "declared", "named", "reads")
 
     def __init__(
-        self, operation: mlir.Operation, types: TypeFacts, symbols: Symbols,
+        self, operation: mlir.Operation, types: TypeFacts, symbols: SymbolTable,
         operands: Sequence[mlir.Type] | None = None,
     ):  # fmt: skip
         self.operation = operation

@@ -36,7 +36,7 @@ clusters: WeakValueDictionary[int, Cluster] = WeakValueDictionary()
 """Those of this process, by their numbers."""
 
 
-class Executable:
+class ClusterExecutable:
     """The compiled program of a cluster, for certain input shapes and values of inputs that must be
     constant.
     """
@@ -130,7 +130,7 @@ class Cluster:
         self.function: Any = None
         self.token = b""
         """For PyFunc: what it calls, and its name there."""
-        self.executables: list[Executable] = []
+        self.executables: list[ClusterExecutable] = []
         self._lock = locks.new_lock()
         self._table = (c.c_void_p * MOST_EXECUTABLES)()
         self.struct: Any = CLUSTER.ctypes()(inputs=len(inputs), outputs=len(outputs), owner=id(self))
@@ -167,7 +167,7 @@ class Cluster:
             self._used(found)
         return found.execute(arrays)
 
-    def _new(self, arrays: Sequence[np.ndarray], uses: int) -> Executable:
+    def _new(self, arrays: Sequence[np.ndarray], uses: int) -> ClusterExecutable:
         if self.refused:
             raise UnsupportedError(self.refused)
         try:
@@ -179,11 +179,11 @@ class Cluster:
         self._add(made)
         return made
 
-    def executable_at(self, address: int) -> Executable:
+    def executable_at(self, address: int) -> ClusterExecutable:
         """The executable whose EXECUTABLE struct is at an address."""
         return next(one for one in [*self.executables] if c.addressof(one.struct) == address)
 
-    def _compiled(self, arrays: Sequence[np.ndarray]) -> Executable:
+    def _compiled(self, arrays: Sequence[np.ndarray]) -> ClusterExecutable:
         while True:
             types = map(dtype_of, self.input_types, self.input_types)
             given = [
@@ -191,7 +191,7 @@ class Cluster:
                 for number, (array, dtype) in enumerate(zip(arrays, types, strict=True))
             ]
             try:
-                return Executable(self, given)
+                return ClusterExecutable(self, given)
             except UnsupportedError as error:
                 found = self._to_know(error, given)
                 if not found:
@@ -208,7 +208,7 @@ class Cluster:
             return {n for n in sizes if not given[n].dims} or sizes  # vectors may be data
         return {shapes[number] for number in error.parameters}
 
-    def _add(self, made: Executable) -> None:
+    def _add(self, made: ClusterExecutable) -> None:
         with self._locked():
             if len(self.executables) == MOST_EXECUTABLES:
                 unused = [one for one in self.executables if not one.struct.uses]
@@ -218,7 +218,7 @@ class Cluster:
             self._set([*self.executables, made])
             self._used(made)
 
-    def _used(self, executable: Executable) -> None:
+    def _used(self, executable: ClusterExecutable) -> None:
         self.struct.clock += 1
         executable.struct.last = self.struct.clock
 
@@ -231,7 +231,7 @@ class Cluster:
             finally:
                 self._lock.release()
 
-    def _set(self, executables: list[Executable]) -> None:
+    def _set(self, executables: list[ClusterExecutable]) -> None:
         self._table[: len(executables)] = [c.addressof(one.struct) for one in executables]
         self.executables, self.struct.count = executables, len(executables)
 

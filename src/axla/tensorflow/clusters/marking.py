@@ -51,7 +51,7 @@ _DEVICE = re.compile(
 
 
 Frame = tuple[str, ...]
-Predicate = frozenset[object]
+Conditions = frozenset[object]
 
 
 class ConditionSide(NamedTuple):
@@ -67,7 +67,7 @@ class FrameGroup(NamedTuple):
     """
 
     frame: Frame
-    predicate: Predicate
+    predicate: Conditions
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,7 +236,7 @@ class _Lives:
 
     def __init__(self, graph: Graph, nodes: Sequence[Node], apart: set[Frame]) -> None:
         self.graph, self.apart, self.groups = graph, apart, dict[str, FrameGroup]()
-        self.entered: dict[Frame, set[Predicate]] = {}
+        self.entered: dict[Frame, set[Conditions]] = {}
         self.backs: list[tuple[Frame, str]] = []
         for node in nodes:
             self.enter(node)
@@ -249,7 +249,7 @@ class _Lives:
         inputs = [self.predicate(source) for source in node.inputs if source.node in self.groups]
         backs = [name for name in node.sources if node.kind == "Merge" and name not in self.groups]
         if node.op == "ControlTrigger":
-            predicate: Predicate = frozenset()
+            predicate: Conditions = frozenset()
         elif backs:
             predicate = frozenset([node.name if frame in self.apart else frame])
             self.entered.setdefault(frame, set()).update(inputs)
@@ -268,14 +268,14 @@ class _Lives:
         frame = self.groups[name].frame
         return frame[:-1] if self.graph.nodes[name].kind == "Exit" else frame
 
-    def predicate(self, output: Output) -> Predicate:
+    def predicate(self, output: Output) -> Conditions:
         """The condition under which an output has a value."""
         node, predicate = self.graph.nodes[output.node], self.groups[output.node].predicate
         if node.kind == "Switch" and len(node.inputs) == 2:
             return predicate | {ConditionSide(plain(node.inputs[1], self.graph.nodes), output.index == 1)}
         return predicate
 
-    def left(self, frame: Frame, predicate: Predicate) -> Predicate:
+    def left(self, frame: Frame, predicate: Conditions) -> Conditions:
         """The condition after a loop: the same as before it, since every loop ends once."""
         entered = next(iter(self.entered.get(frame, ())), frozenset())
         rest = predicate - entered - {frame}
@@ -289,7 +289,7 @@ class _Lives:
 
     def unequal(self) -> set[Frame]:
         """The frames whose values enter, or go on to the next iteration, under different conditions."""
-        steps: dict[Frame, set[Predicate]] = {}
+        steps: dict[Frame, set[Conditions]] = {}
         for frame, name in self.backs:
             steps.setdefault(frame, set()).add(self.groups[name].predicate)
         return {
@@ -299,7 +299,7 @@ class _Lives:
         }
 
 
-def _either(predicates: Sequence[Predicate], name: str) -> Predicate:
+def _either(predicates: Sequence[Conditions], name: str) -> Conditions:
     """The condition under which one of several values exists; two sides of one predicate cancel."""
     if len(set(predicates)) == 1:
         return predicates[0]

@@ -3,30 +3,30 @@
 from __future__ import annotations
 
 from axla.codegen.native.structs import fields
-from axla.program.abi import Field, Struct
+from axla.program.abi import CField, Struct
 
 CLUSTER = Struct(
     "axla_cluster",
     "A part of a graph; what its kernels are made of.",
-    Field("lock", "i32", "1: somebody reads or changes `executables`"),
-    Field("inputs", "i64", "how many"),
-    Field("outputs", "i64", "how many"),
-    Field("count", "i64", "of executables"),
-    Field("executables", "ptr", "addresses of EXECUTABLEs"),
-    Field("clock", "i64", "goes on with each use"),
-    Field("owner", "ptr", "the Python object"),
-    Field("in_python", "i32", "1: Python runs its programs: on other devices, and while a profile is taken"),
+    CField("lock", "i32", "1: somebody reads or changes `executables`"),
+    CField("inputs", "i64", "how many"),
+    CField("outputs", "i64", "how many"),
+    CField("count", "i64", "of executables"),
+    CField("executables", "ptr", "addresses of EXECUTABLEs"),
+    CField("clock", "i64", "goes on with each use"),
+    CField("owner", "ptr", "the Python object"),
+    CField("in_python", "i32", "1: Python runs its programs: on other devices, and while a profile is taken"),
 )
 
 EXECUTABLE = Struct(
     "axla_cluster_executable",
     "The program of a cluster for inputs of certain shapes, and of certain values.",
-    Field("uses", "i32", "runs that are under way"),
-    Field("last", "i64", "CLUSTER.clock of its last use"),
-    Field("program", "ptr", "PROGRAM"),
-    Field("inputs", "ptr", "an INPUT for each"),
-    Field("parameters", "ptr", "the input that each parameter of the program is, i64"),
-    Field("outputs", "ptr", "an OUTPUT for each"),
+    CField("uses", "i32", "runs that are under way"),
+    CField("last", "i64", "CLUSTER.clock of its last use"),
+    CField("program", "ptr", "PROGRAM"),
+    CField("inputs", "ptr", "an INPUT for each"),
+    CField("parameters", "ptr", "the input that each parameter of the program is, i64"),
+    CField("outputs", "ptr", "an OUTPUT for each"),
 )
 
 INPUT = Struct(

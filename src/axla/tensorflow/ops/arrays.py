@@ -15,7 +15,7 @@ from axla.tensorflow.lists import TensorList
 from axla.tensorflow.ops.common import of_dims, of_rank
 from axla.tensorflow.ops.variables import assign, read
 from axla.tensorflow.records import lowering
-from axla.tensorflow.scope import Call, common_dims, spread
+from axla.tensorflow.scope import OpCall, common_dims, spread
 from axla.tensorflow.types import fits
 from axla.tensorflow.values import GraphValue, Variable
 
@@ -68,7 +68,7 @@ def sizes(value: XlaOp) -> list[int | XlaOp]:
 
 
 @lowering("Shape")
-def _shape(call: Call, value: XlaOp) -> GraphValue:
+def _shape(call: OpCall, value: XlaOp) -> GraphValue:
     numbers, dtype = sizes(value), call.dtype("out_type")
     if not any(value.shape.dynamic):
         return np.array(numbers, np.int64).astype(dtype.numpy)
@@ -78,12 +78,12 @@ def _shape(call: Call, value: XlaOp) -> GraphValue:
 
 
 @lowering("ShapeN")
-def _shape_n(call: Call, values: list[XlaOp]) -> list[GraphValue]:
+def _shape_n(call: OpCall, values: list[XlaOp]) -> list[GraphValue]:
     return [_shape(call, value) for value in values]
 
 
 @lowering("Size")
-def _size(call: Call, value: XlaOp) -> GraphValue:
+def _size(call: OpCall, value: XlaOp) -> GraphValue:
     count = prod(sizes(value))
     if isinstance(count, int):
         return np.array(count).astype(call.dtype("out_type").numpy)
@@ -91,25 +91,25 @@ def _size(call: Call, value: XlaOp) -> GraphValue:
 
 
 @lowering("Rank")
-def _rank(call: Call, value: XlaOp) -> GraphValue:
+def _rank(call: OpCall, value: XlaOp) -> GraphValue:
     return np.array(len(value.dims), np.int32)
 
 
 @lowering("VariableShape")
-def _variable_shape(call: Call, variable: Variable) -> GraphValue:
+def _variable_shape(call: OpCall, variable: Variable) -> GraphValue:
     known = variable.shape is not None and -1 not in variable.shape
     dims = call.scope.read(variable).dims if call.scope.has(variable) or not known else variable.shape
     return np.array(dims, call.dtype("out_type").numpy)
 
 
 @lowering("EnsureShape")
-def _ensure_shape(call: Call, value: XlaOp) -> XlaOp:
+def _ensure_shape(call: OpCall, value: XlaOp) -> XlaOp:
     if not fits(call["shape"], value.dims):
         call.fail(f"its shape is {list(value.dims)}, wanted {list(call['shape'])}")
     return value
 
 
-def shape_operand(call: Call, value: XlaOp, what: str = "shape") -> tuple[int, ...]:
+def shape_operand(call: OpCall, value: XlaOp, what: str = "shape") -> tuple[int, ...]:
     """The sizes that a constant vector holds."""
     of_rank(call, value, 1, what)
     found = call.integers(value, what)
@@ -119,7 +119,7 @@ def shape_operand(call: Call, value: XlaOp, what: str = "shape") -> tuple[int, .
 
 
 @lowering("Reshape")
-def _reshape(call: Call, value: XlaOp, shape: XlaOp) -> XlaOp:
+def _reshape(call: OpCall, value: XlaOp, shape: XlaOp) -> XlaOp:
     of_rank(call, shape, 1, "shape")
     wanted = list(call.integers(shape, "shape"))
     unknown = [d for d, size in enumerate(wanted) if size == -1]
@@ -147,7 +147,7 @@ def reshaped(value: XlaOp, dims: Sequence[int], free: int) -> XlaOp:
 
 
 @lowering("Squeeze")
-def _squeeze(call: Call, value: XlaOp) -> XlaOp:
+def _squeeze(call: OpCall, value: XlaOp) -> XlaOp:
     dims, rank = value.dims, len(value.dims)
     gone = {call.axis(d, rank, "squeeze_dims") for d in call["squeeze_dims"]}
     if any(dims[d] != 1 for d in gone):
@@ -157,7 +157,7 @@ def _squeeze(call: Call, value: XlaOp) -> XlaOp:
 
 
 @lowering("ExpandDims")
-def _expand_dims(call: Call, value: XlaOp, dim: XlaOp) -> XlaOp:
+def _expand_dims(call: OpCall, value: XlaOp, dim: XlaOp) -> XlaOp:
     return expanded(value, call.axis(call.integer(dim, "dim"), len(value.dims) + 1, "dim"))
 
 
@@ -167,7 +167,7 @@ def expanded(value: XlaOp, axis: int) -> XlaOp:
 
 
 @lowering("Transpose", "ConjugateTranspose")
-def _transpose(call: Call, value: XlaOp, perm: XlaOp) -> XlaOp:
+def _transpose(call: OpCall, value: XlaOp, perm: XlaOp) -> XlaOp:
     rank = len(value.dims)
     places = [call.axis(d, rank, "perm") for d in call.integers(perm, "perm")]
     if len(perm.dims) != 1 or sorted(places) != list(range(rank)):
@@ -180,18 +180,18 @@ def _transpose(call: Call, value: XlaOp, perm: XlaOp) -> XlaOp:
 
 
 @lowering("Concat")
-def _concat(call: Call, axis: XlaOp, values: list[XlaOp]) -> XlaOp:
+def _concat(call: OpCall, axis: XlaOp, values: list[XlaOp]) -> XlaOp:
     place = call.axis(call.integer(axis, "axis"), len(values[0].dims))
     return ops.ConcatInDim(call.builder, values, place)
 
 
 @lowering("ConcatV2")
-def _concat_v2(call: Call, values: list[XlaOp], axis: XlaOp) -> XlaOp:
+def _concat_v2(call: OpCall, values: list[XlaOp], axis: XlaOp) -> XlaOp:
     return _concat(call, axis, values)
 
 
 @lowering("ConcatOffset")
-def _concat_offset(call: Call, axis: XlaOp, shapes: list[XlaOp]) -> list[np.ndarray]:
+def _concat_offset(call: OpCall, axis: XlaOp, shapes: list[XlaOp]) -> list[np.ndarray]:
     """The start of each of several arrays in their concatenation."""
     found = np.array([shape_operand(call, shape) for shape in shapes])
     place = call.axis(call.integer(axis, "concat_dim"), found.shape[1], "concat_dim")
@@ -204,7 +204,7 @@ def _concat_offset(call: Call, axis: XlaOp, shapes: list[XlaOp]) -> list[np.ndar
 
 
 @lowering("Split")
-def _split(call: Call, axis: XlaOp, value: XlaOp) -> list[XlaOp]:
+def _split(call: OpCall, axis: XlaOp, value: XlaOp) -> list[XlaOp]:
     place = call.axis(call.integer(axis, "split_dim"), len(value.dims), "split_dim")
     count, size = call["num_split"], value.dims[place]
     if size % count:
@@ -213,7 +213,7 @@ def _split(call: Call, axis: XlaOp, value: XlaOp) -> list[XlaOp]:
 
 
 @lowering("SplitV")
-def _split_v(call: Call, value: XlaOp, size_splits: XlaOp, axis: XlaOp) -> list[XlaOp]:
+def _split_v(call: OpCall, value: XlaOp, size_splits: XlaOp, axis: XlaOp) -> list[XlaOp]:
     place = call.axis(call.integer(axis, "split_dim"), len(value.dims), "split_dim")
     parts, size = list(call.integers(size_splits, "size_splits")), value.dims[place]
     if len(parts) != call["num_split"]:
@@ -232,7 +232,7 @@ def cut(value: XlaOp, parts: Sequence[int], axis: int) -> list[XlaOp]:
 
 
 @lowering("Pack")
-def _pack(call: Call, values: list[XlaOp]) -> XlaOp:
+def _pack(call: OpCall, values: list[XlaOp]) -> XlaOp:
     axis = call.axis(call["axis"], len(values[0].dims) + 1)
     if len({value.dims for value in values}) > 1:
         call.fail(f"shapes {[list(value.dims) for value in values]} differ")
@@ -240,7 +240,7 @@ def _pack(call: Call, values: list[XlaOp]) -> XlaOp:
 
 
 @lowering("Unpack")
-def _unpack(call: Call, value: XlaOp) -> list[XlaOp]:
+def _unpack(call: OpCall, value: XlaOp) -> list[XlaOp]:
     axis = call.axis(call["axis"], len(value.dims))
     dims = value.dims[:axis] + value.dims[axis + 1 :]
     if value.dims[axis] != call["num"]:
@@ -252,7 +252,7 @@ def _unpack(call: Call, value: XlaOp) -> list[XlaOp]:
 
 
 @lowering("XlaSplitND")
-def _split_nd(call: Call, value: XlaOp) -> list[XlaOp]:
+def _split_nd(call: OpCall, value: XlaOp) -> list[XlaOp]:
     counts, paddings = _blocks(call, "num_splits", len(value.dims))
     ends = [-(size + pad) % count for size, count, pad in zip(value.dims, counts, paddings, strict=True)]
     if any(ends):
@@ -264,7 +264,7 @@ def _split_nd(call: Call, value: XlaOp) -> list[XlaOp]:
 
 
 @lowering("XlaConcatND")
-def _concat_nd(call: Call, values: list[XlaOp]) -> XlaOp:
+def _concat_nd(call: OpCall, values: list[XlaOp]) -> XlaOp:
     rank = len(values[0].dims)
     counts, paddings = _blocks(call, "num_concats", rank)
     found = list(values)
@@ -277,7 +277,7 @@ def _concat_nd(call: Call, values: list[XlaOp]) -> XlaOp:
     return ops.Slice(found[0], [0] * rank, ends)
 
 
-def _blocks(call: Call, name: str, rank: int) -> tuple[list[int], list[int]]:
+def _blocks(call: OpCall, name: str, rank: int) -> tuple[list[int], list[int]]:
     counts, paddings = list(call[name]), list(call["paddings"]) or [0] * rank
     if len(counts) != rank or len(paddings) != rank or min([*counts, 1]) < 1 or min([*paddings, 0]) < 0:
         call.fail(f"attributes {name!r} {counts} and 'paddings' {paddings} do not fit {rank} dimensions")
@@ -287,12 +287,12 @@ def _blocks(call: Call, name: str, rank: int) -> tuple[list[int], list[int]]:
 
 
 @lowering("ReadVariableXlaSplitND")
-def _read_split_nd(call: Call, variable: Variable) -> list[XlaOp]:
+def _read_split_nd(call: OpCall, variable: Variable) -> list[XlaOp]:
     return _split_nd(call, read(call, variable))
 
 
 @lowering("AssignVariableXlaConcatND")
-def _assign_concat_nd(call: Call, variable: Variable, values: list[XlaOp]) -> None:
+def _assign_concat_nd(call: OpCall, variable: Variable, values: list[XlaOp]) -> None:
     assign(call, variable, _concat_nd(call, values))
 
 
@@ -300,7 +300,7 @@ def _assign_concat_nd(call: Call, variable: Variable, values: list[XlaOp]) -> No
 
 
 @lowering("Tile")
-def _tile(call: Call, value: XlaOp, multiples: XlaOp) -> XlaOp:
+def _tile(call: OpCall, value: XlaOp, multiples: XlaOp) -> XlaOp:
     counts = shape_operand(call, multiples, "multiples")
     of_dims(call, multiples, [len(value.dims)], "multiples")
     wide = [size for pair in zip(counts, value.dims, strict=True) for size in pair]
@@ -309,11 +309,11 @@ def _tile(call: Call, value: XlaOp, multiples: XlaOp) -> XlaOp:
 
 
 @lowering("BroadcastTo")
-def _broadcast_to(call: Call, value: XlaOp, shape: XlaOp) -> XlaOp:
+def _broadcast_to(call: OpCall, value: XlaOp, shape: XlaOp) -> XlaOp:
     return broadcast_to(call, value, shape_operand(call, shape))
 
 
-def broadcast_to(call: Call, value: XlaOp, dims: Sequence[int]) -> XlaOp:
+def broadcast_to(call: OpCall, value: XlaOp, dims: Sequence[int]) -> XlaOp:
     """The array broadcast to a shape; VerifyError where that is not possible."""
     pairs = zip(reversed(value.dims), reversed(dims), strict=False)
     if len(value.dims) > len(dims) or any(size not in (1, wanted) for size, wanted in pairs):
@@ -322,11 +322,11 @@ def broadcast_to(call: Call, value: XlaOp, dims: Sequence[int]) -> XlaOp:
 
 
 @lowering("BroadcastArgs")
-def _broadcast_args(call: Call, left: XlaOp, right: XlaOp) -> np.ndarray:
+def _broadcast_args(call: OpCall, left: XlaOp, right: XlaOp) -> np.ndarray:
     return np.array(_broadcast(call, left, right)[-1], call.dtype("T").numpy)
 
 
-def _broadcast(call: Call, left: XlaOp, right: XlaOp) -> list[tuple[int, ...]]:
+def _broadcast(call: OpCall, left: XlaOp, right: XlaOp) -> list[tuple[int, ...]]:
     """Two shapes of equal rank, and the shape both are broadcast to."""
     shapes = [shape_operand(call, left, "s0"), shape_operand(call, right, "s1")]
     whole = common_dims(*shapes)
@@ -334,7 +334,7 @@ def _broadcast(call: Call, left: XlaOp, right: XlaOp) -> list[tuple[int, ...]]:
 
 
 @lowering("BroadcastGradientArgs")
-def _broadcast_gradient_args(call: Call, left: XlaOp, right: XlaOp) -> list[np.ndarray]:
+def _broadcast_gradient_args(call: OpCall, left: XlaOp, right: XlaOp) -> list[np.ndarray]:
     """The dimensions over which the gradients of two operands are summed."""
     *shapes, whole = _broadcast(call, left, right)
     same = shape_operand(call, left) == shape_operand(call, right)
@@ -343,7 +343,7 @@ def _broadcast_gradient_args(call: Call, left: XlaOp, right: XlaOp) -> list[np.n
 
 
 @lowering("XlaBroadcastHelper")
-def _broadcast_helper(call: Call, left: XlaOp, right: XlaOp, dims: XlaOp) -> list[XlaOp]:
+def _broadcast_helper(call: OpCall, left: XlaOp, right: XlaOp, dims: XlaOp) -> list[XlaOp]:
     """Gives the array of lower rank the rank of the other one; its own dimensions become `broadcast_dims`."""
     places = call.integers(dims, "broadcast_dims")
     small, large = (left, right) if len(left.dims) < len(right.dims) else (right, left)
@@ -360,18 +360,18 @@ def _broadcast_helper(call: Call, left: XlaOp, right: XlaOp, dims: XlaOp) -> lis
 
 
 @lowering("Fill")
-def _fill(call: Call, dims: XlaOp, value: XlaOp) -> XlaOp:
+def _fill(call: OpCall, dims: XlaOp, value: XlaOp) -> XlaOp:
     of_rank(call, value, 0, "value")
     return ops.Broadcast(value, shape_operand(call, dims, "dims"))
 
 
-def full(call: Call, dims: Sequence[int], dtype: DType, number: float = 0) -> XlaOp:
+def full(call: OpCall, dims: Sequence[int], dtype: DType, number: float = 0) -> XlaOp:
     """An array filled with one number."""
     return call.scope.constant(np.broadcast_to(np.array(number).astype(dtype.numpy), tuple(dims)))
 
 
 @lowering("ZerosLike", "OnesLike")
-def _filled_like(call: Call, value: GraphValue) -> GraphValue:
+def _filled_like(call: OpCall, value: GraphValue) -> GraphValue:
     if isinstance(value, TensorList):
         return value.zeros() if call.node.op == "ZerosLike" else call.fail("a list has no OnesLike")
     found = full(call, value.dims, value.dtype, int(call.node.op == "OnesLike"))
@@ -381,7 +381,7 @@ def _filled_like(call: Call, value: GraphValue) -> GraphValue:
 
 
 @lowering("Empty")
-def _empty(call: Call, shape: XlaOp) -> XlaOp:
+def _empty(call: OpCall, shape: XlaOp) -> XlaOp:
     return full(call, shape_operand(call, shape), call.dtype("dtype"))
 
 
@@ -389,13 +389,13 @@ def _empty(call: Call, shape: XlaOp) -> XlaOp:
 
 
 @lowering("Reverse")
-def _reverse(call: Call, value: XlaOp, dims: XlaOp) -> XlaOp:
+def _reverse(call: OpCall, value: XlaOp, dims: XlaOp) -> XlaOp:
     of_dims(call, dims, [len(value.dims)], "dims")
     return ops.Rev(value, np.flatnonzero(call.constant(dims, "dims")).tolist())
 
 
 @lowering("ReverseV2")
-def _reverse_v2(call: Call, value: XlaOp, axis: XlaOp) -> XlaOp:
+def _reverse_v2(call: OpCall, value: XlaOp, axis: XlaOp) -> XlaOp:
     places = [call.axis(d, len(value.dims)) for d in call.integers(axis, "axis")]
     if len(set(places)) != len(places):
         call.fail(f"axis has a dimension twice: {places}")
@@ -403,7 +403,7 @@ def _reverse_v2(call: Call, value: XlaOp, axis: XlaOp) -> XlaOp:
 
 
 @lowering("Roll")
-def _roll(call: Call, value: XlaOp, shift: XlaOp, axis: XlaOp) -> XlaOp:
+def _roll(call: OpCall, value: XlaOp, shift: XlaOp, axis: XlaOp) -> XlaOp:
     places = [call.axis(d, len(value.dims)) for d in call.integers(axis, "axis")]
     of_dims(call, shift, axis.dims, "shift")
     for number, place in enumerate(places):
@@ -418,7 +418,7 @@ def _roll(call: Call, value: XlaOp, shift: XlaOp, axis: XlaOp) -> XlaOp:
 
 
 @lowering("OneHot")
-def _one_hot(call: Call, indices: XlaOp, depth: XlaOp, on: XlaOp, off: XlaOp) -> XlaOp:
+def _one_hot(call: OpCall, indices: XlaOp, depth: XlaOp, on: XlaOp, off: XlaOp) -> XlaOp:
     axis = call.axis(call["axis"], len(indices.dims) + 1)
     size = call.integer(depth, "depth")
     if size < 0 or on.dims or off.dims:
@@ -432,7 +432,7 @@ def _one_hot(call: Call, indices: XlaOp, depth: XlaOp, on: XlaOp, off: XlaOp) ->
 
 
 @lowering("DeviceIndex")
-def _device_index(call: Call) -> np.ndarray:
+def _device_index(call: OpCall) -> np.ndarray:
     """The index of the device among names of devices; the number of names where it is not found."""
     names = call["device_names"]
     return np.array(names.index("CPU") if "CPU" in names else len(names), np.int32)

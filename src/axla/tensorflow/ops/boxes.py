@@ -13,7 +13,7 @@ from axla.builder.xla_builder import XlaOp
 from axla.core.dtypes import F32, S32
 from axla.tensorflow.ops.common import lowest, of_dims, of_rank, reduced
 from axla.tensorflow.records import lowering
-from axla.tensorflow.scope import Call
+from axla.tensorflow.scope import OpCall
 
 RECORDS = """
 NonMaxSuppressionV3: boxes:T scores:T max_output_size:i32 iou_threshold:T_threshold
@@ -25,7 +25,7 @@ NonMaxSuppressionV4: boxes:T scores:T max_output_size:i32 iou_threshold:T_thresh
 
 
 @lowering("NonMaxSuppressionV3", "NonMaxSuppressionV4")
-def _non_max_suppression(call: Call, boxes: XlaOp, scores: XlaOp, size: XlaOp, *limits: XlaOp) -> list[XlaOp]:
+def _suppression(call: OpCall, boxes: XlaOp, scores: XlaOp, size: XlaOp, *limits: XlaOp) -> list[XlaOp]:
     """The indices of boxes [y, x, y, x], by descending scores. A box is dropped when its overlap with a
     selected one is above the first limit, or its score is not above the second. The result has as many
     indices as are selected, or as many as requested, padded with zeros.

@@ -14,7 +14,7 @@ from axla.core.dtypes import S32
 from axla.core.errors import UnsupportedError
 from axla.tensorflow.ops.xla import message, shape_of
 from axla.tensorflow.records import lowering
-from axla.tensorflow.scope import Call
+from axla.tensorflow.scope import OpCall
 from axla.tensorflow.values import Resource
 
 RECORDS = """
@@ -35,11 +35,11 @@ XlaSpmdShardToFullShape: input:T manual_sharding=string full_shape=shape -> outp
 
 
 @lowering("XlaReplicaId")
-def _replica(call: Call) -> XlaOp:
+def _replica(call: OpCall) -> XlaOp:
     return ops.ConvertElementType(ops.ReplicaId(call.builder), S32)
 
 
-def _groups(call: Call, assignment: XlaOp) -> np.ndarray:
+def _groups(call: OpCall, assignment: XlaOp) -> np.ndarray:
     """The numbers of the replicas of each group, as rows."""
     found = call.constant(assignment, "group_assignment")
     if found.ndim != 2 or not found.size:
@@ -47,12 +47,12 @@ def _groups(call: Call, assignment: XlaOp) -> np.ndarray:
     return found
 
 
-def _combine(call: Call, value: XlaOp) -> object:
+def _combine(call: OpCall, value: XlaOp) -> object:
     return combiner({"Mean": "Add"}.get(call["reduce_op"], call["reduce_op"]), value.dtype)
 
 
 @lowering("XlaAllReduce")
-def _all_reduce(call: Call, value: XlaOp, assignment: XlaOp) -> XlaOp:
+def _all_reduce(call: OpCall, value: XlaOp, assignment: XlaOp) -> XlaOp:
     groups = _groups(call, assignment)
     channel = records.ChannelHandle(1) if call["mode"] == "CrossReplicaAndPartition" else None
     found = ops.AllReduce(value, _combine(call, value), groups.tolist(), channel)
@@ -60,7 +60,7 @@ def _all_reduce(call: Call, value: XlaOp, assignment: XlaOp) -> XlaOp:
 
 
 @lowering("XlaReduceScatter")
-def _reduce_scatter(call: Call, value: XlaOp, assignment: XlaOp, dimension: XlaOp) -> XlaOp:
+def _reduce_scatter(call: OpCall, value: XlaOp, assignment: XlaOp, dimension: XlaOp) -> XlaOp:
     groups, place = _groups(call, assignment), call.integer(dimension, "scatter_dimension")
     place = call.axis(place, len(value.dims), "scatter_dimension")
     found = ops.ReduceScatter(value, _combine(call, value), place, groups.shape[1], groups.tolist())
@@ -68,7 +68,7 @@ def _reduce_scatter(call: Call, value: XlaOp, assignment: XlaOp, dimension: XlaO
 
 
 @lowering("CollectiveAssignGroupV2")
-def _assign_group(call: Call, assignment: XlaOp, device: XlaOp, base: XlaOp) -> list[np.ndarray]:
+def _assign_group(call: OpCall, assignment: XlaOp, device: XlaOp, base: XlaOp) -> list[np.ndarray]:
     groups, number = _groups(call, assignment), call.integer(device, "device_index")
     rows = np.argwhere((groups == number).any(1))
     if not len(rows):
@@ -79,7 +79,7 @@ def _assign_group(call: Call, assignment: XlaOp, device: XlaOp, base: XlaOp) -> 
 
 @lowering("CollectiveReduceV2")
 def _collective_reduce(
-    call: Call, value: XlaOp, size: XlaOp, key: XlaOp, instance: XlaOp, tokens: list[Resource]
+    call: OpCall, value: XlaOp, size: XlaOp, key: XlaOp, instance: XlaOp, tokens: list[Resource]
 ) -> XlaOp:
     """Combines the arrays of all replicas, which must form a single group."""
     found = ops.AllReduce(value, combiner(call["merge_op"], value.dtype))
@@ -92,16 +92,16 @@ def _collective_reduce(
 
 
 @lowering("XlaSend")
-def _send(call: Call, value: XlaOp) -> None:
+def _send(call: OpCall, value: XlaOp) -> None:
     ops.Send(value, _channel(call))
 
 
 @lowering("XlaRecv")
-def _receive(call: Call) -> XlaOp:
+def _receive(call: OpCall) -> XlaOp:
     return ops.Recv(call.builder, shape_of(call, call["dtype"], call["shape"]), _channel(call))
 
 
-def _channel(call: Call) -> records.ChannelHandle:
+def _channel(call: OpCall) -> records.ChannelHandle:
     importer = call.scope.importer
     importer.resource(Channel, call["tensor_name"])
     names = [name for kind, name in importer.resources if kind == Channel.__name__]
@@ -116,7 +116,7 @@ class Channel(Resource):
 
 
 @lowering("XlaSpmdFullToShardShape", "XlaSpmdShardToFullShape")
-def _shard(call: Call, value: XlaOp) -> XlaOp:
+def _shard(call: OpCall, value: XlaOp) -> XlaOp:
     found = message(call, "manual_sharding", "OpSharding")
     tiles = found.get("tile_assignment_dimensions", ())
     if prod(tiles) != 1:

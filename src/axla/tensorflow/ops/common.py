@@ -15,7 +15,7 @@ from axla.builder.xla_builder import XlaOp
 from axla.core.dtypes import BF16, F16, F32, S32, U32, DType
 from axla.core.shape import TOKEN
 from axla.custom.site import CHECK
-from axla.tensorflow.scope import Call
+from axla.tensorflow.scope import OpCall
 
 
 def widened(value: XlaOp) -> XlaOp:
@@ -66,7 +66,7 @@ def taken(value: XlaOp, dim: int, places: np.ndarray) -> XlaOp:
     return ops.Gather(value, places, numbers, sizes, bool(np.all(places[1:] >= places[:-1])))
 
 
-def require(call: Call, truth: XlaOp, message: str) -> None:
+def require(call: OpCall, truth: XlaOp, message: str) -> None:
     """Refuses the node if a condition is known to be false; otherwise the program fails at run time where it
     is false.
     """
@@ -85,19 +85,19 @@ def lowest(like: XlaOp) -> XlaOp:
 _RANKS = {0: "a scalar", 1: "a vector", 2: "a matrix"}
 
 
-def of_rank(call: Call, value: XlaOp, rank: int, what: str) -> None:
+def of_rank(call: OpCall, value: XlaOp, rank: int, what: str) -> None:
     """Refuses an array of another rank."""
     if len(value.dims) != rank:
         call.fail(f"{what} has shape {list(value.dims)}, wanted {_RANKS.get(rank, f'{rank} dimensions')}")
 
 
-def of_dims(call: Call, value: XlaOp, dims: Sequence[int], what: str) -> None:
+def of_dims(call: OpCall, value: XlaOp, dims: Sequence[int], what: str) -> None:
     """Refuses an array of another shape."""
     if value.dims != tuple(dims):
         call.fail(f"{what} has shape {list(value.dims)}, wanted {list(dims)}")
 
 
-def check_same_dims(call: Call, *values: XlaOp) -> None:
+def check_same_dims(call: OpCall, *values: XlaOp) -> None:
     """Fails unless all values have the same sizes."""
     if len({value.dims for value in values}) > 1:
         call.fail(f"operands of one shape are wanted, found {', '.join(str(list(v.dims)) for v in values)}")

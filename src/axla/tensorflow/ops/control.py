@@ -8,7 +8,7 @@ import axla.ops as ops
 from axla.builder.xla_builder import XlaOp
 from axla.tensorflow.records import lowering
 from axla.tensorflow.regions import conditional, loop
-from axla.tensorflow.scope import Call
+from axla.tensorflow.scope import OpCall
 from axla.tensorflow.types import dtype_of
 from axla.tensorflow.values import GraphValue
 
@@ -58,7 +58,7 @@ Assert: condition:DT_BOOL data:T T=types>=1 summarize=int?3 ->
 
 
 @lowering("Const")
-def _const(call: Call) -> np.ndarray:
+def _const(call: OpCall) -> np.ndarray:
     value = call["value"]
     if value.dtype != object and dtype_of(call["dtype"], "attribute 'dtype'").numpy != value.dtype:
         call.fail(f"its value is of {value.dtype}, attribute 'dtype' says {call['dtype']}")
@@ -70,13 +70,13 @@ def _const(call: Call) -> np.ndarray:
     "PlaceholderWithDefault", "GuaranteeConst", "DebugGradientIdentity", "DeepCopy", "CheckNumerics",
     "CheckNumericsV2", "XlaSharding", "_ListToArray", "_ArrayToList",
 )  # fmt: skip
-def _identity(call: Call, value: GraphValue) -> GraphValue:
+def _identity(call: OpCall, value: GraphValue) -> GraphValue:
     """Returns the value unchanged. As in XLA, numbers are not checked; an array is whole on one device."""
     return value
 
 
 @lowering("FakeParam")
-def _fake(call: Call) -> np.ndarray:
+def _fake(call: OpCall) -> np.ndarray:
     """A placeholder for a value that nothing uses."""
     dims = call["shape"]
     if dims is None or -1 in dims:
@@ -87,17 +87,17 @@ def _fake(call: Call) -> np.ndarray:
 @lowering(
     "NoOp", "ControlTrigger", "_Retval", "Assert", "DestroyResourceOp", "TensorArrayCloseV3", "StackCloseV2"
 )
-def _nothing(call: Call, *operands: GraphValue) -> None:
+def _nothing(call: OpCall, *operands: GraphValue) -> None:
     """Does nothing. As in XLA, assertions are not checked; resources end with the program."""
 
 
 @lowering("PartitionedCall", "StatefulPartitionedCall")
-def _partitioned_call(call: Call, values: list[GraphValue]) -> list[GraphValue]:
+def _partitioned_call(call: OpCall, values: list[GraphValue]) -> list[GraphValue]:
     return call.scope.call(call.function("f"), values)
 
 
 @lowering("ToBool")
-def _truth(call: Call, value: XlaOp) -> XlaOp:
+def _truth(call: OpCall, value: XlaOp) -> XlaOp:
     """The truth of a value: whether a scalar is not zero, or an array has elements."""
     if value.dims:
         return call.scope.constant(np.asarray(value.shape.size > 0))
@@ -105,17 +105,17 @@ def _truth(call: Call, value: XlaOp) -> XlaOp:
 
 
 @lowering("If", "StatelessIf", "XlaIf")
-def _if(call: Call, condition: XlaOp, values: list[GraphValue]) -> list[GraphValue]:
+def _if(call: OpCall, condition: XlaOp, values: list[GraphValue]) -> list[GraphValue]:
     graphs = [call.function("then_branch"), call.function("else_branch")]
     return conditional(call.scope, _truth(call, condition), graphs, values)
 
 
 @lowering("Case", "StatelessCase")
-def _case(call: Call, index: XlaOp, values: list[GraphValue]) -> list[GraphValue]:
+def _case(call: OpCall, index: XlaOp, values: list[GraphValue]) -> list[GraphValue]:
     graphs = [call.graph.library.function(called, "it") for called in call["branches"]]
     return conditional(call.scope, index, graphs, values)
 
 
 @lowering("While", "StatelessWhile", "XlaWhile")
-def _while(call: Call, values: list[GraphValue]) -> list[GraphValue]:
+def _while(call: OpCall, values: list[GraphValue]) -> list[GraphValue]:
     return loop(call.scope, call.function("cond"), call.function("body"), values)

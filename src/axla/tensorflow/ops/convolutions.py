@@ -19,7 +19,7 @@ from axla.tensorflow.ops import windows
 from axla.tensorflow.ops.common import of_dims, of_rank
 from axla.tensorflow.ops.neural import bias_add
 from axla.tensorflow.records import lowering
-from axla.tensorflow.scope import Call, spread
+from axla.tensorflow.scope import OpCall, spread
 
 RECORDS = """
 Conv: input:T filter:T strides=ints padding=all_edges explicit_paddings=ints?[]
@@ -44,7 +44,7 @@ _FusedConv2D: input:T filter:T args:TArgs host_args:num_host_args*f32 TArgs=type
 
 
 @dataclass(frozen=True, slots=True)
-class Convolution:
+class FilteredConvolution:
     """A convolution with a filter of `filter_dims`, in `groups`; `output`: the sizes of the result."""
 
     form: windows.ImageFormat
@@ -54,7 +54,7 @@ class Convolution:
     output: tuple[int, ...]
 
 
-def _convolution(call: Call, dims: Sequence[int], filter_dims: Sequence[int]) -> Convolution:
+def _convolution(call: OpCall, dims: Sequence[int], filter_dims: Sequence[int]) -> FilteredConvolution:
     """The convolution that the attributes describe; a depthwise filter is converted to a grouped one."""
     rank = len(filter_dims)
     if len(dims) != rank or rank < 3 or min(*dims, *filter_dims) < 0:
@@ -83,7 +83,7 @@ def _convolution(call: Call, dims: Sequence[int], filter_dims: Sequence[int]) ->
         output[d] = steps[d].count
     output[form.features] = filter_dims[-1]
     spatial = [steps[d] for d in form.spatial]
-    return Convolution(form, tuple(filter_dims), max(groups, 1), spatial, tuple(output))
+    return FilteredConvolution(form, tuple(filter_dims), max(groups, 1), spatial, tuple(output))
 
 
 def _numbers(form: windows.ImageFormat, swapped: bool = False) -> ConvolutionDimensionNumbers:
@@ -101,7 +101,7 @@ def _zeros(like: XlaOp, dims: Sequence[int]) -> XlaOp:
     return ops.Broadcast(ops.Zero(like.builder, like.dtype), tuple(dims))
 
 
-def _forward(call: Call, x: XlaOp, kernel: XlaOp) -> XlaOp:
+def _forward(call: OpCall, x: XlaOp, kernel: XlaOp) -> XlaOp:
     conv = _convolution(call, x.dims, kernel.dims)
     if not prod(conv.output) or not prod(kernel.dims):
         return _zeros(x, conv.output)
@@ -112,18 +112,18 @@ def _forward(call: Call, x: XlaOp, kernel: XlaOp) -> XlaOp:
     )  # fmt: skip
 
 
-def _of_rank(call: Call, images: XlaOp, what: str) -> None:
+def _of_rank(call: OpCall, images: XlaOp, what: str) -> None:
     of_rank(call, images, 5 if "3D" in call.node.op else 4, what)
 
 
 @lowering("Conv2D", "Conv3D", "DepthwiseConv2dNative")
-def _conv(call: Call, x: XlaOp, kernel: XlaOp) -> XlaOp:
+def _conv(call: OpCall, x: XlaOp, kernel: XlaOp) -> XlaOp:
     _of_rank(call, x, "input")
     return _forward(call, x, kernel)
 
 
 @lowering("Conv")
-def _conv_any(call: Call, x: XlaOp, kernel: XlaOp) -> XlaOp:
+def _conv_any(call: OpCall, x: XlaOp, kernel: XlaOp) -> XlaOp:
     batch = call["batch_dims"]
     if batch < 1 or len(kernel.dims) not in (4, 5) or len(x.dims) != len(kernel.dims) + batch - 1:
         found = f"batch_dims={batch}, a filter of shape {list(kernel.dims)}"
@@ -138,7 +138,7 @@ def _conv_any(call: Call, x: XlaOp, kernel: XlaOp) -> XlaOp:
 
 
 @lowering("Conv2DBackpropInput", "Conv3DBackpropInputV2", "DepthwiseConv2dNativeBackpropInput")
-def _input_gradient(call: Call, sizes: XlaOp, kernel: XlaOp, gradient: XlaOp) -> XlaOp:
+def _input_gradient(call: OpCall, sizes: XlaOp, kernel: XlaOp, gradient: XlaOp) -> XlaOp:
     _of_rank(call, gradient, "out_backprop")
     dims = call.integers(sizes, "input_sizes")
     if len(dims) == 2 and len(kernel.dims) == 4:  # the sizes of images only
@@ -165,7 +165,7 @@ def _input_gradient(call: Call, sizes: XlaOp, kernel: XlaOp, gradient: XlaOp) ->
 
 
 @lowering("Conv2DBackpropFilter", "Conv3DBackpropFilterV2", "DepthwiseConv2dNativeBackpropFilter")
-def _filter_gradient(call: Call, x: XlaOp, sizes: XlaOp, gradient: XlaOp) -> XlaOp:
+def _filter_gradient(call: OpCall, x: XlaOp, sizes: XlaOp, gradient: XlaOp) -> XlaOp:
     _of_rank(call, gradient, "out_backprop")
     dims = call.integers(sizes, "filter_sizes")
     conv = _convolution(call, x.dims, dims)
@@ -193,7 +193,7 @@ _FILTERS = {"HWIO": (0, 1, 2, 3), "OIHW": (2, 3, 1, 0)}
 """The order of a filter's dimensions that makes it [height, width, input, output]."""
 
 
-def _filter(call: Call, kernel: XlaOp) -> XlaOp:
+def _filter(call: OpCall, kernel: XlaOp) -> XlaOp:
     """A filter converted to the dimension order of convolutions."""
     name = call["filter_format"]
     if name in _FILTERS:
@@ -205,7 +205,7 @@ def _filter(call: Call, kernel: XlaOp) -> XlaOp:
 
 
 @lowering("_FusedConv2D")
-def _fused(call: Call, x: XlaOp, kernel: XlaOp, args: list[XlaOp], scales: list[XlaOp]) -> XlaOp:
+def _fused(call: OpCall, x: XlaOp, kernel: XlaOp, args: list[XlaOp], scales: list[XlaOp]) -> XlaOp:
     """activation(scale * convolution + bias + side_scale * side), rounded to 8-bit integers."""
     names = call["fused_ops"]
     if x.dtype is not S8:

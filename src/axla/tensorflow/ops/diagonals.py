@@ -12,7 +12,7 @@ from axla.core.shape import Shape
 from axla.tensorflow.ops.common import of_dims, of_rank
 from axla.tensorflow.ops.indexing import take
 from axla.tensorflow.records import lowering
-from axla.tensorflow.scope import Call, spread
+from axla.tensorflow.scope import OpCall, spread
 
 RECORDS = """
 MatrixBandPart BatchMatrixBandPart: input:T num_lower:Tindex num_upper:Tindex Tindex=type?DT_INT64 -> band:T
@@ -63,7 +63,7 @@ class Band:
         above, below = (room if side == "RIGHT" else room * 0 for side in self.align.split("_"))
         return ops.Select(diagonal >= 0, above, below)
 
-    def of_matrix(self, call: Call) -> tuple[XlaOp, XlaOp]:
+    def of_matrix(self, call: OpCall) -> tuple[XlaOp, XlaOp]:
         """For each element of a matrix its position in the array of diagonals, and whether it has one."""
         shape = Shape(S32, (self.rows, self.columns))
         row, column = (ops.Iota(call.builder, shape, d) for d in range(2))
@@ -71,7 +71,7 @@ class Band:
         place = (self.high - diagonal) * self.longest + ops.Min(row, column) + self.offset(diagonal)
         return place, (diagonal >= self.low) & (diagonal <= self.high)
 
-    def of_diagonals(self, call: Call) -> tuple[XlaOp, XlaOp]:
+    def of_diagonals(self, call: OpCall) -> tuple[XlaOp, XlaOp]:
         """For each element of the array of diagonals its position in the matrix, and whether it has one."""
         shape = Shape(S32, (self.count, self.longest))
         number, place = (ops.Iota(call.builder, shape, d) for d in range(2))
@@ -82,7 +82,7 @@ class Band:
         return row * self.columns + column, inside
 
 
-def _band(call: Call, k: XlaOp | None, rows: int, columns: int) -> Band:
+def _band(call: OpCall, k: XlaOp | None, rows: int, columns: int) -> Band:
     """The band that an operand `k` names, checked."""
     numbers = call.integers(k, "k") if k is not None else (0,)
     if len(numbers) not in (1, 2) or numbers[0] > numbers[-1]:
@@ -93,7 +93,7 @@ def _band(call: Call, k: XlaOp | None, rows: int, columns: int) -> Band:
     return band
 
 
-def _matrix_dims(call: Call, value: XlaOp) -> tuple[int, int]:
+def _matrix_dims(call: OpCall, value: XlaOp) -> tuple[int, int]:
     if len(value.dims) < 2:
         call.fail(f"it has shape {list(value.dims)}, wanted matrices")
     rows, columns = value.dims[-2:]
@@ -112,7 +112,7 @@ def _picked(value: XlaOp, rank: int, place: XlaOp, there: XlaOp, other: XlaOp) -
 
 
 @lowering("MatrixDiagPart", "BatchMatrixDiagPart", "MatrixDiagPartV2", "MatrixDiagPartV3")
-def _part(call: Call, value: XlaOp, k: XlaOp | None = None, padding: XlaOp | None = None) -> XlaOp:
+def _part(call: OpCall, value: XlaOp, k: XlaOp | None = None, padding: XlaOp | None = None) -> XlaOp:
     band = _band(call, k, *_matrix_dims(call, value))
     padding = padding if padding is not None else ops.Zero(call.builder, value.dtype)
     found = _picked(value, 2, *band.of_diagonals(call), padding)
@@ -120,7 +120,7 @@ def _part(call: Call, value: XlaOp, k: XlaOp | None = None, padding: XlaOp | Non
 
 
 @lowering("DiagPart")
-def _tensor_part(call: Call, value: XlaOp) -> XlaOp:
+def _tensor_part(call: OpCall, value: XlaOp) -> XlaOp:
     """The elements of an array whose first half of indices equals the second half."""
     half = len(value.dims) // 2
     if not half or value.dims[:half] != value.dims[half:]:
@@ -133,14 +133,14 @@ def _tensor_part(call: Call, value: XlaOp) -> XlaOp:
 
 
 @lowering("MatrixDiag", "BatchMatrixDiag")
-def _matrix(call: Call, value: XlaOp) -> XlaOp:
+def _matrix(call: OpCall, value: XlaOp) -> XlaOp:
     if not value.dims:
         call.fail("it is a scalar, wanted diagonals")
     band = _band(call, None, value.dims[-1], value.dims[-1])
     return _of_band(call, value, band, ops.Zero(call.builder, value.dtype))
 
 
-def _of_band(call: Call, value: XlaOp, band: Band, other: XlaOp) -> XlaOp:
+def _of_band(call: OpCall, value: XlaOp, band: Band, other: XlaOp) -> XlaOp:
     """Matrices with these diagonals; the other elements come from `other`, matrices or a number."""
     outer = other.dims[:-2] if other.dims else value.dims[: len(value.dims) - len(band.dims)]
     of_dims(call, value, [*outer, *band.dims], "diagonal")
@@ -148,34 +148,33 @@ def _of_band(call: Call, value: XlaOp, band: Band, other: XlaOp) -> XlaOp:
 
 
 @lowering("Diag")
-def _tensor(call: Call, value: XlaOp) -> XlaOp:
+def _tensor(call: OpCall, value: XlaOp) -> XlaOp:
     flat = ops.Reshape(value, [value.shape.size])
     return ops.Reshape(_matrix(call, flat), [*value.dims, *value.dims])
 
 
 @lowering("MatrixDiagV2", "MatrixDiagV3")
-def _matrix_of(call: Call, value: XlaOp, k: XlaOp, num_rows: XlaOp, num_cols: XlaOp, padding: XlaOp) -> XlaOp:
+def _matrix_v2(call: OpCall, value: XlaOp, k: XlaOp, rows: XlaOp, columns: XlaOp, other: XlaOp) -> XlaOp:
     numbers = call.integers(k, "k")
     if not value.dims or len(numbers) not in (1, 2):
         call.fail(f"the diagonals have shape {list(value.dims)}, k is {list(numbers)}")
     longest = value.dims[-1]
     least = longest - min(numbers[-1], 0), longest + max(numbers[0], 0)
-    rows, columns = call.integer(num_rows, "num_rows"), call.integer(num_cols, "num_cols")
-    if rows == columns == -1:
-        rows = columns = max(least)
-    rows, columns = (least[0] if rows == -1 else rows), (least[1] if columns == -1 else columns)
-    band = _band(call, k, rows, columns)
-    return _of_band(call, value, band, padding)
+    height, width = call.integer(rows, "num_rows"), call.integer(columns, "num_cols")
+    if height == width == -1:
+        height = width = max(least)
+    height, width = (least[0] if height == -1 else height), (least[1] if width == -1 else width)
+    return _of_band(call, value, _band(call, k, height, width), other)
 
 
 @lowering("MatrixSetDiag", "BatchMatrixSetDiag", "MatrixSetDiagV2", "MatrixSetDiagV3")
-def _set(call: Call, value: XlaOp, diagonal: XlaOp, k: XlaOp | None = None) -> XlaOp:
+def _set(call: OpCall, value: XlaOp, diagonal: XlaOp, k: XlaOp | None = None) -> XlaOp:
     band = _band(call, k, *_matrix_dims(call, value))
     return _of_band(call, diagonal, band, value)
 
 
 @lowering("MatrixBandPart", "BatchMatrixBandPart")
-def _band_part(call: Call, value: XlaOp, lower: XlaOp, upper: XlaOp) -> XlaOp:
+def _band_part(call: OpCall, value: XlaOp, lower: XlaOp, upper: XlaOp) -> XlaOp:
     """Sets elements outside of the band to zero; a negative number of diagonals means all."""
     shape = Shape(lower.dtype, _matrix_dims(call, value))
     of_rank(call, lower, 0, "num_lower")

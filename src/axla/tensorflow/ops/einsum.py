@@ -9,7 +9,7 @@ import axla.ops as ops
 from axla.builder.xla_builder import XlaOp
 from axla.tensorflow.ops.common import summed
 from axla.tensorflow.records import lowering
-from axla.tensorflow.scope import Call
+from axla.tensorflow.scope import OpCall
 
 RECORDS = """
 Einsum: inputs:N*T equation=string N=int>=1 -> output:T
@@ -22,7 +22,7 @@ LabeledOperand = tuple[XlaOp, Labels]
 
 
 @lowering("Einsum", "XlaEinsum")
-def _einsum(call: Call, *given: Any) -> XlaOp:
+def _einsum(call: OpCall, *given: Any) -> XlaOp:
     values = given[0] if call.node.op == "Einsum" else given
     *inputs, result = _texts(call, len(values))
     wide, operands = 0, []
@@ -45,7 +45,7 @@ def _einsum(call: Call, *given: Any) -> XlaOp:
     return _repeated(ops.Transpose(value, [found.index(label) for label in unique]), unique, labels)
 
 
-def _texts(call: Call, count: int) -> list[str]:
+def _texts(call: OpCall, count: int) -> list[str]:
     """The subscripts of the operands, then those of the result."""
     equation = call["equation"]
     left, arrow, result = equation.partition("->")
@@ -67,7 +67,7 @@ def _labels(text: str, count: int) -> Labels:
     return [*before, *(f"{_DOTS}{n}" for n in reversed(range(count if dots else 0))), *after]
 
 
-def _unrepeated(call: Call, value: XlaOp, labels: Labels) -> LabeledOperand:
+def _unrepeated(call: OpCall, value: XlaOp, labels: Labels) -> LabeledOperand:
     """An operand with each label once: of repeated labels, the diagonal is taken."""
     for label in [label for label in dict.fromkeys(labels) if labels.count(label) > 1]:
         places = [d for d, found in enumerate(labels) if found == label]
@@ -87,7 +87,7 @@ def _step(size: int, count: int) -> int:
     return sum(size**n for n in range(count))
 
 
-def _check(call: Call, operands: Sequence[LabeledOperand], result: Labels) -> None:
+def _check(call: OpCall, operands: Sequence[LabeledOperand], result: Labels) -> None:
     sizes: dict[str, int] = {}
     for value, labels in operands:
         for label, size in zip(labels, value.dims, strict=True):

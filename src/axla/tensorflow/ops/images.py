@@ -15,7 +15,7 @@ from axla.core.dtypes import F32
 from axla.tensorflow.ops.common import of_rank, summed, taken, widened
 from axla.tensorflow.ops.windows import format_of, numbers_of, only_spatial, steps_of
 from axla.tensorflow.records import lowering
-from axla.tensorflow.scope import Call
+from axla.tensorflow.scope import OpCall
 
 RECORDS = """
 ResizeBilinear: images:T size:i32 align_corners=bool?false half_pixel_centers=bool?false -> resized_images:f32
@@ -43,7 +43,7 @@ class ResizePositions(NamedTuple):
     weight: np.ndarray
 
 
-def _scaled(call: Call, old: int, new: int) -> np.ndarray:
+def _scaled(call: OpCall, old: int, new: int) -> np.ndarray:
     """The positions of new elements on the old scale, with TensorFlow's rounding."""
     f = np.float32
     if call["align_corners"] and new > 1:
@@ -52,14 +52,14 @@ def _scaled(call: Call, old: int, new: int) -> np.ndarray:
     return (np.arange(new, dtype=f) + f(0.5 if call["half_pixel_centers"] else 0)) * scale
 
 
-def _bilinear(call: Call, old: int, new: int) -> ResizePositions:
+def _bilinear(call: OpCall, old: int, new: int) -> ResizePositions:
     where = _scaled(call, old, new) - np.float32(0.5 if call["half_pixel_centers"] else 0)
     below = np.floor(where)
     low, high = np.maximum(below, 0), np.minimum(np.ceil(where), old - 1)
     return ResizePositions(low.astype(np.int32), high.astype(np.int32), where - below)
 
 
-def _nearest(call: Call, old: int, new: int) -> ResizePositions:
+def _nearest(call: OpCall, old: int, new: int) -> ResizePositions:
     where = _scaled(call, old, new)
     found = np.floor(where + np.float32(0.5)) if call["align_corners"] else np.floor(where)
     low = np.clip(found, 0, old - 1).astype(np.int32)
@@ -70,7 +70,7 @@ _LARGEST = 1 << 18
 """Rows or columns of resized images: where each comes from is computed here."""
 
 
-def _places(call: Call, old: Sequence[int], new: Sequence[int]) -> list[ResizePositions]:
+def _places(call: OpCall, old: Sequence[int], new: Sequence[int]) -> list[ResizePositions]:
     """The sources of rows and columns, for sizes [height, width]."""
     if call["align_corners"] and call["half_pixel_centers"]:
         call.fail("align_corners and half_pixel_centers exclude each other")
@@ -83,7 +83,7 @@ def _places(call: Call, old: Sequence[int], new: Sequence[int]) -> list[ResizePo
 
 
 @lowering("ResizeBilinear", "ResizeNearestNeighbor")
-def _resized(call: Call, images: XlaOp, size: XlaOp) -> XlaOp:
+def _resized(call: OpCall, images: XlaOp, size: XlaOp) -> XlaOp:
     of_rank(call, images, 4, "images")
     places = _places(call, images.dims[1:3], call.integers(size, "size"))
     if "Nearest" in call.node.op:
@@ -100,7 +100,7 @@ def _resized(call: Call, images: XlaOp, size: XlaOp) -> XlaOp:
 
 
 @lowering("ResizeBilinearGrad", "ResizeNearestNeighborGrad")
-def _resized_grad(call: Call, gradient: XlaOp, images: XlaOp) -> XlaOp:
+def _resized_grad(call: OpCall, gradient: XlaOp, images: XlaOp) -> XlaOp:
     """Distributes the gradient of each new element to its sources; `images` gives the old size, or is it."""
     of_rank(call, gradient, 4, "grads")
     is_nearest = "Nearest" in call.node.op
@@ -136,7 +136,7 @@ def _put_back(value: XlaOp, dim: int, size: int, at: ResizePositions) -> XlaOp:
 
 
 @lowering("ExtractImagePatches")
-def _patches(call: Call, images: XlaOp) -> XlaOp:
+def _patches(call: OpCall, images: XlaOp) -> XlaOp:
     """The elements of the window at each position, as features."""
     of_rank(call, images, 4, "images")
     form = format_of("NHWC", 4)
@@ -158,7 +158,7 @@ def _patches(call: Call, images: XlaOp) -> XlaOp:
 # Colours.
 
 
-def _channels(call: Call, images: XlaOp) -> list[XlaOp]:
+def _channels(call: OpCall, images: XlaOp) -> list[XlaOp]:
     """The three channels of images, the last dimension."""
     if not images.dims or images.dims[-1] != 3:
         call.fail(f"images of shape {list(images.dims)}, wanted 3 channels")
@@ -191,18 +191,18 @@ def _joined(images: XlaOp, channels: Sequence[XlaOp]) -> XlaOp:
 
 
 @lowering("RGBToHSV", "HSVToRGB")
-def _converted(call: Call, images: XlaOp) -> XlaOp:
+def _converted(call: OpCall, images: XlaOp) -> XlaOp:
     convert = _hsv if call.node.op == "RGBToHSV" else _rgb
     return _joined(images, convert(*_channels(call, widened(images))))
 
 
-def _check_images(call: Call, images: XlaOp, factor: XlaOp) -> None:
+def _check_images(call: OpCall, images: XlaOp, factor: XlaOp) -> None:
     if len(images.dims) < 3 or factor.dims:
         call.fail(f"images of shape {list(images.dims)} and a factor of shape {list(factor.dims)}")
 
 
 @lowering("AdjustHue", "AdjustSaturation")
-def _adjusted(call: Call, images: XlaOp, factor: XlaOp) -> XlaOp:
+def _adjusted(call: OpCall, images: XlaOp, factor: XlaOp) -> XlaOp:
     """The hue rotated by a fraction of the circle, or the saturation scaled."""
     _check_images(call, images, factor)
     hue, saturation, value = _hsv(*_channels(call, widened(images)))
@@ -215,7 +215,7 @@ def _adjusted(call: Call, images: XlaOp, factor: XlaOp) -> XlaOp:
 
 
 @lowering("AdjustContrastv2")
-def _adjust_contrast(call: Call, images: XlaOp, factor: XlaOp) -> XlaOp:
+def _adjust_contrast(call: OpCall, images: XlaOp, factor: XlaOp) -> XlaOp:
     """(x - mean) * factor + mean, for the mean of each channel of an image."""
     _check_images(call, images, factor)
     rank, wide = len(images.dims), widened(images)

@@ -14,7 +14,7 @@ from axla.tensorflow.ops.arrays import full, shape_operand
 from axla.tensorflow.ops.common import of_dims, of_rank
 from axla.tensorflow.ops.variables import assign, read
 from axla.tensorflow.records import lowering
-from axla.tensorflow.scope import Call
+from axla.tensorflow.scope import OpCall
 from axla.tensorflow.values import Variable
 
 RECORDS = """
@@ -65,18 +65,18 @@ def take(value: XlaOp, indices: XlaOp, axis: int, batch: int = 0) -> XlaOp:
 
 
 @lowering("Gather", "GatherV2")
-def _gather(call: Call, params: XlaOp, indices: XlaOp, axis: XlaOp | None = None) -> XlaOp:
+def _gather(call: OpCall, params: XlaOp, indices: XlaOp, axis: XlaOp | None = None) -> XlaOp:
     place = call.axis(call.integer(axis, "axis"), len(params.dims)) if axis is not None else 0
     return _gathered(call, params, indices, place, call.attributes.get("batch_dims", 0))
 
 
 @lowering("ResourceGather")
-def _resource_gather(call: Call, variable: Variable, indices: XlaOp) -> XlaOp:
+def _resource_gather(call: OpCall, variable: Variable, indices: XlaOp) -> XlaOp:
     batch = call["batch_dims"]
     return _gathered(call, read(call, variable), indices, max(batch, 0), batch)
 
 
-def _gathered(call: Call, params: XlaOp, indices: XlaOp, axis: int, batch_dims: int) -> XlaOp:
+def _gathered(call: OpCall, params: XlaOp, indices: XlaOp, axis: int, batch_dims: int) -> XlaOp:
     batch = call.axis(batch_dims, len(indices.dims) + 1, "batch_dims") if batch_dims else 0
     if axis < batch or axis >= len(params.dims) or params.dims[:batch] != indices.dims[:batch]:
         call.fail(
@@ -87,7 +87,7 @@ def _gathered(call: Call, params: XlaOp, indices: XlaOp, axis: int, batch_dims: 
 
 
 @lowering("GatherNd")
-def _gather_nd(call: Call, params: XlaOp, indices: XlaOp) -> XlaOp:
+def _gather_nd(call: OpCall, params: XlaOp, indices: XlaOp) -> XlaOp:
     depth = _depth(call, params, indices)
     outer, inner = indices.dims[:-1], params.dims[depth:]
     if not depth:
@@ -100,11 +100,11 @@ def _gather_nd(call: Call, params: XlaOp, indices: XlaOp) -> XlaOp:
 
 
 @lowering("ResourceGatherNd")
-def _resource_gather_nd(call: Call, variable: Variable, indices: XlaOp) -> XlaOp:
+def _resource_gather_nd(call: OpCall, variable: Variable, indices: XlaOp) -> XlaOp:
     return _gather_nd(call, read(call, variable), indices)
 
 
-def _depth(call: Call, value: XlaOp, indices: XlaOp) -> int:
+def _depth(call: OpCall, value: XlaOp, indices: XlaOp) -> int:
     """The number of dimensions of an array that the rows of `indices` address."""
     if not indices.dims or indices.dims[-1] > len(value.dims):
         call.fail(f"indices has shape {list(indices.dims)} for an array of {len(value.dims)} dimensions")
@@ -112,7 +112,7 @@ def _depth(call: Call, value: XlaOp, indices: XlaOp) -> int:
 
 
 @lowering("ReverseSequence")
-def _reverse_sequence(call: Call, value: XlaOp, lengths: XlaOp) -> XlaOp:
+def _reverse_sequence(call: OpCall, value: XlaOp, lengths: XlaOp) -> XlaOp:
     """Reverses the first part of each sequence, of the given length."""
     rank = len(value.dims)
     batch, axis = call.axis(call["batch_dim"], rank), call.axis(call["seq_dim"], rank)
@@ -150,7 +150,7 @@ def scattered(target: XlaOp, indices: XlaOp, updates: XlaOp, kind: str) -> XlaOp
 
 
 @lowering(*(f"TensorScatter{kind}" for kind in ("Add", "Sub", "Max", "Min", "Update")))
-def _scatter(call: Call, target: XlaOp, indices: XlaOp, updates: XlaOp, kind: str = "") -> XlaOp:
+def _scatter(call: OpCall, target: XlaOp, indices: XlaOp, updates: XlaOp, kind: str = "") -> XlaOp:
     """An array with updates applied, after checks; the end of the operation's name gives the kind."""
     depth = _depth(call, target, indices)
     wanted = (*indices.dims[:-1], *target.dims[depth:])
@@ -162,24 +162,24 @@ def _scatter(call: Call, target: XlaOp, indices: XlaOp, updates: XlaOp, kind: st
 
 
 @lowering("ScatterNd")
-def _scatter_nd(call: Call, indices: XlaOp, updates: XlaOp, shape: XlaOp) -> XlaOp:
+def _scatter_nd(call: OpCall, indices: XlaOp, updates: XlaOp, shape: XlaOp) -> XlaOp:
     zeros = full(call, shape_operand(call, shape), updates.dtype)
     return _scatter(call, zeros, indices, updates, "Add")
 
 
 @lowering(*(f"ResourceScatterNd{kind}" for kind in ("Add", "Sub", "Max", "Min", "Update")))
-def _resource_scatter_nd(call: Call, variable: Variable, indices: XlaOp, updates: XlaOp) -> None:
+def _resource_scatter_nd(call: OpCall, variable: Variable, indices: XlaOp, updates: XlaOp) -> None:
     assign(call, variable, _scatter(call, read(call, variable), indices, updates))
 
 
 @lowering(*(f"ResourceScatter{kind}" for kind in ("Add", "Sub", "Mul", "Div", "Max", "Min", "Update")))
-def _resource_scatter(call: Call, variable: Variable, indices: XlaOp, updates: XlaOp) -> None:
+def _resource_scatter(call: OpCall, variable: Variable, indices: XlaOp, updates: XlaOp) -> None:
     rows = ops.Reshape(indices, (*indices.dims, 1))
     assign(call, variable, _scatter(call, read(call, variable), rows, updates))
 
 
 @lowering("SparseToDense")
-def _sparse_to_dense(call: Call, indices: XlaOp, shape: XlaOp, values: XlaOp, default: XlaOp) -> XlaOp:
+def _sparse_to_dense(call: OpCall, indices: XlaOp, shape: XlaOp, values: XlaOp, default: XlaOp) -> XlaOp:
     dims = shape_operand(call, shape, "output_shape")
     count = indices.dims[0] if indices.dims else 1
     rows = indices if len(indices.dims) == 2 else ops.Reshape(indices, (count, 1))
@@ -189,7 +189,7 @@ def _sparse_to_dense(call: Call, indices: XlaOp, shape: XlaOp, values: XlaOp, de
 
 
 @lowering("InvertPermutation")
-def _invert(call: Call, value: XlaOp) -> XlaOp:
+def _invert(call: OpCall, value: XlaOp) -> XlaOp:
     of_rank(call, value, 1, "x")
     places, rows = ops.Iota(call.builder, value.dtype, value.dims[0]), ops.Reshape(value, (*value.dims, 1))
     return scattered(ops.ZerosLike(value), rows, places, "Update")
@@ -199,7 +199,7 @@ def _invert(call: Call, value: XlaOp) -> XlaOp:
 
 
 @lowering("TopK", "TopKV2")
-def _top_k(call: Call, value: XlaOp, k: XlaOp | None = None) -> list[XlaOp]:
+def _top_k(call: OpCall, value: XlaOp, k: XlaOp | None = None) -> list[XlaOp]:
     count = call["k"] if k is None else call.integer(k, "k")
     if not value.dims or not 0 <= count <= value.dims[-1]:
         call.fail(f"k is {count}, not within the last dimension of shape {list(value.dims)}")
@@ -208,7 +208,7 @@ def _top_k(call: Call, value: XlaOp, k: XlaOp | None = None) -> list[XlaOp]:
 
 
 @lowering("ApproxTopK")
-def _approx_top_k(call: Call, value: XlaOp) -> XlaOp:
+def _approx_top_k(call: OpCall, value: XlaOp) -> XlaOp:
     axis = call.axis(call["reduction_dimension"], len(value.dims), "reduction_dimension")
     sub = call.builder.sub_builder("comparator")
     shapes = [Shape(value.dtype)] * 2 + [Shape(S32)] * 2
@@ -225,14 +225,14 @@ def _approx_top_k(call: Call, value: XlaOp) -> XlaOp:
 # Formats of images.
 
 
-def _places(call: Call, source: str, target: str) -> list[int]:
+def _places(call: OpCall, source: str, target: str) -> list[int]:
     if len(source) != len(target) or set(source) != set(target) or len(set(source)) != len(source):
         call.fail(f"formats {source!r} and {target!r} do not name the same dimensions")
     return [source.index(letter) for letter in target]
 
 
 @lowering("DataFormatDimMap")
-def _dim_map(call: Call, value: XlaOp) -> XlaOp:
+def _dim_map(call: OpCall, value: XlaOp) -> XlaOp:
     """Numbers of dimensions converted to another data format."""
     found = _places(call, call["dst_format"], call["src_format"])
     table = call.scope.constant(np.array(found, value.dtype.numpy))
@@ -240,7 +240,7 @@ def _dim_map(call: Call, value: XlaOp) -> XlaOp:
 
 
 @lowering("DataFormatVecPermute")
-def _vec_permute(call: Call, value: XlaOp) -> XlaOp:
+def _vec_permute(call: OpCall, value: XlaOp) -> XlaOp:
     """A vector with an entry per dimension (or spatial dimension only) permuted to another data format."""
     source, target = call["src_format"], call["dst_format"]
     if value.dims[:1] == (len(source) - 2,):

@@ -14,7 +14,7 @@ from axla.core.errors import UnsupportedError
 from axla.core.shape import Shape
 from axla.tensorflow.ops.common import of_dims, reduced
 from axla.tensorflow.records import lowering
-from axla.tensorflow.scope import Call, common_dims, spread
+from axla.tensorflow.scope import OpCall, common_dims, spread
 
 RECORDS = """
 Cholesky: input:T -> output:T
@@ -38,7 +38,7 @@ IRFFT IRFFT2D IRFFT3D: input:Tcomplex fft_length:i32 Treal=type?DT_FLOAT Tcomple
 """
 
 
-def _check_matrices(call: Call, value: XlaOp, square: bool = False) -> None:
+def _check_matrices(call: OpCall, value: XlaOp, square: bool = False) -> None:
     dims = value.dims
     if len(dims) < 2 or (square and dims[-1] != dims[-2]):
         call.fail(f"wanted {'square ' * square}matrices, found shape {list(dims)}")
@@ -56,7 +56,7 @@ def _index(value: XlaOp, dimension: int) -> XlaOp:
 
 
 @lowering("Cholesky")
-def _cholesky(call: Call, value: XlaOp) -> XlaOp:
+def _cholesky(call: OpCall, value: XlaOp) -> XlaOp:
     """The lower factors, with zeros above the diagonal."""
     _check_matrices(call, value, square=True)
     found, rank = ops.Cholesky(value, True), len(value.dims)
@@ -65,13 +65,13 @@ def _cholesky(call: Call, value: XlaOp) -> XlaOp:
 
 
 @lowering("Qr")
-def _qr(call: Call, value: XlaOp) -> Sequence[XlaOp]:
+def _qr(call: OpCall, value: XlaOp) -> Sequence[XlaOp]:
     _check_matrices(call, value)
     return ops.QR(value, call["full_matrices"])
 
 
 @lowering("Svd", "XlaSvd")
-def _svd(call: Call, value: XlaOp) -> Sequence[XlaOp | np.ndarray]:
+def _svd(call: OpCall, value: XlaOp) -> Sequence[XlaOp | np.ndarray]:
     _check_matrices(call, value)
     u, s, v = ops.SVD(value)
     if not call.attributes.get("compute_uv", True):
@@ -83,7 +83,7 @@ def _svd(call: Call, value: XlaOp) -> Sequence[XlaOp | np.ndarray]:
 
 
 @lowering("SelfAdjointEigV2", "XlaSelfAdjointEig")
-def _self_adjoint_eig(call: Call, value: XlaOp) -> Sequence[XlaOp]:
+def _self_adjoint_eig(call: OpCall, value: XlaOp) -> Sequence[XlaOp]:
     """The eigenvalues, and the eigenvectors whether or not the node uses them."""
     _check_matrices(call, value, square=True)
     v, w = ops.Eigh(value, call.attributes.get("lower", True))
@@ -100,13 +100,13 @@ def _solved(matrix: XlaOp, right: XlaOp, lower: bool, adjoint: bool = False) -> 
     return ops.TriangularSolve(matrix, right, True, lower, False, transpose)
 
 
-def _check_sides(call: Call, matrix: XlaOp, right: XlaOp) -> None:
+def _check_sides(call: OpCall, matrix: XlaOp, right: XlaOp) -> None:
     if len(right.dims) < 2 or right.dims[-2] != matrix.dims[-1]:
         call.fail(f"matrices of shape {list(matrix.dims)} do not fit right sides of {list(right.dims)}")
 
 
 @lowering("MatrixInverse", "MatrixSolve")
-def _solve(call: Call, matrix: XlaOp, *right: XlaOp) -> XlaOp:
+def _solve(call: OpCall, matrix: XlaOp, *right: XlaOp) -> XlaOp:
     """The solutions for right-hand sides, or the inverse, by QR."""
     _check_matrices(call, matrix, square=True)
     for side in right:
@@ -124,7 +124,7 @@ def _solve(call: Call, matrix: XlaOp, *right: XlaOp) -> XlaOp:
 
 
 @lowering("MatrixTriangularSolve")
-def _triangular_solve(call: Call, matrix: XlaOp, right: XlaOp) -> XlaOp:
+def _triangular_solve(call: OpCall, matrix: XlaOp, right: XlaOp) -> XlaOp:
     _check_matrices(call, matrix, square=True)
     _check_sides(call, matrix, right)
     batch = common_dims(matrix.dims[:-2], right.dims[:-2])
@@ -133,7 +133,7 @@ def _triangular_solve(call: Call, matrix: XlaOp, right: XlaOp) -> XlaOp:
 
 
 @lowering("MatrixDeterminant", "LogMatrixDeterminant")
-def _determinant(call: Call, value: XlaOp) -> Sequence[XlaOp]:
+def _determinant(call: OpCall, value: XlaOp) -> Sequence[XlaOp]:
     """The determinant; or its sign (for complex numbers, the determinant divided by its absolute value) and
     the log of its absolute value. Computed as the product of the diagonal of U in P A = L U, negated if the
     permutation P is odd.
@@ -161,7 +161,7 @@ def _combined(opcode: str, value: XlaOp) -> XlaOp:
 
 
 @lowering("TridiagonalMatMul")
-def _tridiagonal_product(call: Call, upper: XlaOp, main: XlaOp, lower: XlaOp, right: XlaOp) -> XlaOp:
+def _tridiagonal_product(call: OpCall, upper: XlaOp, main: XlaOp, lower: XlaOp, right: XlaOp) -> XlaOp:
     """The product of tridiagonal matrices, each diagonal given as a row of `n` numbers, with others."""
     dims = right.dims
     _check_matrices(call, right)
@@ -179,7 +179,7 @@ def _adjacent(diagonal: XlaOp, dims: Sequence[int]) -> XlaOp:
 
 
 @lowering("TridiagonalSolve")
-def _tridiagonal_solve(call: Call, diagonals: XlaOp, right: XlaOp) -> XlaOp:
+def _tridiagonal_solve(call: OpCall, diagonals: XlaOp, right: XlaOp) -> XlaOp:
     _check_matrices(call, right)
     dims, size = right.dims, right.dims[-2]
     of_dims(call, diagonals, (*dims[:-2], 3, size), "diagonals")
@@ -196,7 +196,7 @@ def _tridiagonal_solve(call: Call, diagonals: XlaOp, right: XlaOp) -> XlaOp:
     return ops.Transpose(found, [*range(1, row + 1), 0, row + 1])
 
 
-def _eliminated_rows(call: Call, upper: XlaOp, main: XlaOp, lower: XlaOp, right: XlaOp) -> list[XlaOp]:
+def _eliminated_rows(call: OpCall, upper: XlaOp, main: XlaOp, lower: XlaOp, right: XlaOp) -> list[XlaOp]:
     """The rows of U (the diagonal and the two above it) and the right-hand sides, by Gaussian elimination.
     With pivoting, the row with the larger first element comes first.
     """
@@ -250,7 +250,7 @@ def _with_row(value: XlaOp, number: XlaOp, row: XlaOp) -> XlaOp:
 
 
 @lowering(*(f"{kind}FFT{size}" for kind in ("", "I", "R", "IR") for size in ("", "2D", "3D")))
-def _fft(call: Call, value: XlaOp, *lengths: XlaOp) -> XlaOp:
+def _fft(call: OpCall, value: XlaOp, *lengths: XlaOp) -> XlaOp:
     """Elements beyond the given lengths are cut off; there must be at least as many as the lengths ask
     for.
     """

@@ -16,7 +16,7 @@ from axla.tensorflow.ops import indexing
 from axla.tensorflow.ops.common import of_rank
 from axla.tensorflow.records import lowering
 from axla.tensorflow.regions import MOST_EMBEDDED
-from axla.tensorflow.scope import Call
+from axla.tensorflow.scope import OpCall
 from axla.tensorflow.types import DTYPES
 
 RECORDS = """
@@ -57,13 +57,13 @@ TensorListElementShape: input_handle:variant shape_type=i32_i64 -> element_shape
 # Lists that begin.
 
 
-def element_of(call: Call, attribute: str, dims: Sequence[int] | None) -> Shape | None:
+def element_of(call: OpCall, attribute: str, dims: Sequence[int] | None) -> Shape | None:
     """The shape of elements with their type and sizes; None where a size is unknown, or for lists."""
     dtype = DTYPES.get(call[attribute])
     return None if dtype is None or dims is None or -1 in dims else Shape(dtype, dims)
 
 
-def _element(call: Call, dims: XlaOp | None) -> Shape | None:
+def _element(call: OpCall, dims: XlaOp | None) -> Shape | None:
     """The shape of elements that an operand gives, with -1 for unknown sizes; None where it is unknown."""
     found = None if dims is None else call.scope.known(dims)
     if found is None or (not found.ndim and found < 0):
@@ -74,17 +74,17 @@ def _element(call: Call, dims: XlaOp | None) -> Shape | None:
 
 
 @lowering("EmptyTensorList")
-def _empty(call: Call, shape: XlaOp, most: XlaOp) -> TensorList:
+def _empty(call: OpCall, shape: XlaOp, most: XlaOp) -> TensorList:
     room = call.integer(most, "the number of elements that a list can have")
     return empty(call.builder, ListType(max(room, 0), _element(call, shape), 0, room >= 0))
 
 
 @lowering("TensorListReserve")
-def _reserve(call: Call, shape: XlaOp, count: XlaOp) -> TensorList:
+def _reserve(call: OpCall, shape: XlaOp, count: XlaOp) -> TensorList:
     return reserved(call, call.integer(count, "the number of elements of a list"), _element(call, shape))
 
 
-def reserved(call: Call, count: int, element: Shape | None) -> TensorList:
+def reserved(call: OpCall, count: int, element: Shape | None) -> TensorList:
     """A list of `count` zeros."""
     if count < 0:
         call.fail(f"a list of {count} elements")
@@ -92,7 +92,7 @@ def reserved(call: Call, count: int, element: Shape | None) -> TensorList:
 
 
 @lowering("TensorListFromTensor")
-def list_of(call: Call, tensor: XlaOp, shape: XlaOp | None = None) -> TensorList:
+def list_of(call: OpCall, tensor: XlaOp, shape: XlaOp | None = None) -> TensorList:
     """The parts of an array along its first dimension."""
     if not tensor.dims:
         call.fail("a scalar has no parts that a list could have")
@@ -101,7 +101,7 @@ def list_of(call: Call, tensor: XlaOp, shape: XlaOp | None = None) -> TensorList
 
 
 @lowering("TensorListSplit")
-def split(call: Call, tensor: XlaOp, shape: XlaOp | None, lengths: XlaOp) -> TensorList:
+def split(call: OpCall, tensor: XlaOp, shape: XlaOp | None, lengths: XlaOp) -> TensorList:
     """Consecutive pieces of an array, all of the same length."""
     sizes = call.integers(lengths, "the lengths")
     if not tensor.dims or sum(sizes) != tensor.dims[0] or any(size < 0 for size in sizes):
@@ -112,13 +112,13 @@ def split(call: Call, tensor: XlaOp, shape: XlaOp | None, lengths: XlaOp) -> Ten
 
 
 @lowering("TensorListScatter")
-def _scatter(call: Call, tensor: XlaOp, indices: XlaOp, shape: XlaOp) -> TensorList:
+def _scatter(call: OpCall, tensor: XlaOp, indices: XlaOp, shape: XlaOp) -> TensorList:
     count = max(call.integers(indices, "the indices of a list"), default=-1) + 1
     return scattered(call, reserved(call, count, _element(call, shape)), indices, tensor)
 
 
 @lowering("TensorListScatterV2")
-def _scatter_v2(call: Call, tensor: XlaOp, indices: XlaOp, shape: XlaOp, count: XlaOp) -> TensorList:
+def _scatter_v2(call: OpCall, tensor: XlaOp, indices: XlaOp, shape: XlaOp, count: XlaOp) -> TensorList:
     size = call.integer(count, "the number of elements of a list")
     if size < 0:
         return _scatter(call, tensor, indices, shape)
@@ -126,11 +126,11 @@ def _scatter_v2(call: Call, tensor: XlaOp, indices: XlaOp, shape: XlaOp, count: 
 
 
 @lowering("TensorListScatterIntoExistingList")
-def _scatter_into(call: Call, value: TensorList, tensor: XlaOp, indices: XlaOp) -> TensorList:
+def _scatter_into(call: OpCall, value: TensorList, tensor: XlaOp, indices: XlaOp) -> TensorList:
     return scattered(call, grown(call, value, indices), indices, tensor)
 
 
-def grown(call: Call, value: TensorList, indices: XlaOp) -> TensorList:
+def grown(call: OpCall, value: TensorList, indices: XlaOp) -> TensorList:
     """A list enlarged to include all indices, where these are known."""
     known, length = call.scope.known(indices), value.type.length
     if known is None or not known.size or length is None:
@@ -139,7 +139,7 @@ def grown(call: Call, value: TensorList, indices: XlaOp) -> TensorList:
 
 
 def scattered(
-    call: Call, value: TensorList, indices: XlaOp, tensor: XlaOp, *, adds: bool = False
+    call: OpCall, value: TensorList, indices: XlaOp, tensor: XlaOp, *, adds: bool = False
 ) -> TensorList:
     """A list with the parts of an array stored at indices, or added to the elements there."""
     if len(indices.dims) != 1 or tensor.dims[:1] != indices.dims:
@@ -151,7 +151,7 @@ def scattered(
     return TensorList(replace(value.type, same=None), [found, *value.arrays[1:]])
 
 
-def _with_element(call: Call, value: TensorList, element: Shape) -> TensorList:
+def _with_element(call: OpCall, value: TensorList, element: Shape) -> TensorList:
     """A list with the shape of its elements set; refused where it had another one."""
     found = value.type.element
     if found is not None and found != element:
@@ -163,7 +163,7 @@ def _with_element(call: Call, value: TensorList, element: Shape) -> TensorList:
 
 
 @lowering("TensorListPushBack")
-def pushed(call: Call, value: TensorList, item: XlaOp | TensorList) -> TensorList:
+def pushed(call: OpCall, value: TensorList, item: XlaOp | TensorList) -> TensorList:
     """A list with one more element."""
     length, builder = value.type.length, call.builder
     if length == value.type.room or (length is None and not value.type.sealed):
@@ -177,7 +177,7 @@ def pushed(call: Call, value: TensorList, item: XlaOp | TensorList) -> TensorLis
     return found.of_length(last + 1)
 
 
-def _same(call: Call, value: TensorList, item: XlaOp | TensorList) -> bytes | None:
+def _same(call: OpCall, value: TensorList, item: XlaOp | TensorList) -> bytes | None:
     """The bytes of the elements of a list with one more, if all are equal and known."""
     if not isinstance(item, XlaOp) or item.shape.size > MOST_EMBEDDED:
         return None
@@ -186,7 +186,7 @@ def _same(call: Call, value: TensorList, item: XlaOp | TensorList) -> bytes | No
     return found if value.type.length == 0 or value.type.same == found else None
 
 
-def _checked(call: Call, value: TensorList, item: XlaOp | TensorList) -> XlaOp | TensorList:
+def _checked(call: OpCall, value: TensorList, item: XlaOp | TensorList) -> XlaOp | TensorList:
     element = value.type.element
     if not isinstance(item, XlaOp | TensorList):
         raise UnsupportedError("the elements of a list are arrays or lists, found something else")
@@ -197,7 +197,7 @@ def _checked(call: Call, value: TensorList, item: XlaOp | TensorList) -> XlaOp |
 
 
 @lowering("TensorListPopBack")
-def popped(call: Call, value: TensorList, shape: XlaOp | None = None) -> list[object]:
+def popped(call: OpCall, value: TensorList, shape: XlaOp | None = None) -> list[object]:
     """A list without its last element, and that element."""
     length, builder = value.type.length, call.builder
     if length == 0:
@@ -211,7 +211,7 @@ def popped(call: Call, value: TensorList, shape: XlaOp | None = None) -> list[ob
     return [value.of_length(last), value.at(builder, last)]
 
 
-def _filled(call: Call, value: TensorList, element: Shape | None) -> TensorList:
+def _filled(call: OpCall, value: TensorList, element: Shape | None) -> TensorList:
     """A list that can be read: elements never written are zeros."""
     if value.type.element is not None:
         return value
@@ -221,7 +221,7 @@ def _filled(call: Call, value: TensorList, element: Shape | None) -> TensorList:
 
 
 @lowering("TensorListSetItem")
-def _set_item(call: Call, value: TensorList, index: XlaOp, item: XlaOp | TensorList) -> TensorList:
+def _set_item(call: OpCall, value: TensorList, index: XlaOp, item: XlaOp | TensorList) -> TensorList:
     if call["resize_if_index_out_of_bounds"]:
         value = grown(call, value, index)
         if not value.type.room and call.scope.known(index) is None:
@@ -229,7 +229,7 @@ def _set_item(call: Call, value: TensorList, index: XlaOp, item: XlaOp | TensorL
     return written(call, value, index, item)
 
 
-def written(call: Call, value: TensorList, index: XlaOp, item: XlaOp | TensorList) -> TensorList:
+def written(call: OpCall, value: TensorList, index: XlaOp, item: XlaOp | TensorList) -> TensorList:
     """A list with the element at an index replaced."""
     place = _place(call, value, index)
     if not value.type.room:
@@ -237,19 +237,19 @@ def written(call: Call, value: TensorList, index: XlaOp, item: XlaOp | TensorLis
     return value.with_at(call.builder, place, _checked(call, value, item))
 
 
-def _never_written(call: Call, value: TensorList, item: XlaOp | TensorList) -> TensorList:
+def _never_written(call: OpCall, value: TensorList, item: XlaOp | TensorList) -> TensorList:
     """Gives a list of capacity 0 the element shape of `item`; a run never writes to it."""
     found = value.with_room(call.builder, 1).with_at(call.builder, 0, _checked(call, value, item))
     return found.fitted(call.builder, replace(found.type, room=0))
 
 
-def _check_runs(call: Call, message: str) -> None:
+def _check_runs(call: OpCall, message: str) -> None:
     """Refuses a node that would fail, except in loops and branches, which may never run it."""
     if call.scope.outer is None:
         call.fail(message)
 
 
-def _place(call: Call, value: TensorList, index: XlaOp) -> int | XlaOp:
+def _place(call: OpCall, value: TensorList, index: XlaOp) -> int | XlaOp:
     of_rank(call, index, 0, "index")
     known = call.scope.known(index)
     length = value.type.room if value.type.length is None else value.type.length
@@ -259,7 +259,7 @@ def _place(call: Call, value: TensorList, index: XlaOp) -> int | XlaOp:
 
 
 @lowering("TensorListGetItem")
-def element_at(call: Call, value: TensorList, index: XlaOp, shape: XlaOp | None = None) -> XlaOp | TensorList:
+def item_at(call: OpCall, value: TensorList, index: XlaOp, shape: XlaOp | None = None) -> XlaOp | TensorList:
     """The element at an index."""
     place = _place(call, value, index)
     filled = _filled(call, value, _element(call, shape))
@@ -270,17 +270,17 @@ def element_at(call: Call, value: TensorList, index: XlaOp, shape: XlaOp | None 
 
 
 @lowering("TensorListLength")
-def _length(call: Call, value: TensorList) -> XlaOp | np.ndarray:
+def _length(call: OpCall, value: TensorList) -> XlaOp | np.ndarray:
     known = value.type.length
     return value.length(call.builder) if known is None else np.asarray(known, np.int32)
 
 
 @lowering("TensorListResize")
-def _resize(call: Call, value: TensorList, size: XlaOp) -> TensorList:
+def _resize(call: OpCall, value: TensorList, size: XlaOp) -> TensorList:
     return with_length(call, value, call.integer(size, "the size of a list"))
 
 
-def with_length(call: Call, value: TensorList, count: int) -> TensorList:
+def with_length(call: OpCall, value: TensorList, count: int) -> TensorList:
     """A list with a known number of elements, padded with zeros."""
     length = value.type.length
     if count < 0:
@@ -295,7 +295,7 @@ def with_length(call: Call, value: TensorList, count: int) -> TensorList:
 
 
 @lowering("TensorListConcatLists")
-def _concat_lists(call: Call, one: TensorList, other: TensorList) -> TensorList:
+def _concat_lists(call: OpCall, one: TensorList, other: TensorList) -> TensorList:
     if one.type.length is None or other.type.length is None:
         raise UnsupportedError("the numbers of elements of the lists are not known")
     common = one.type.joined(other.type).element
@@ -308,7 +308,7 @@ def _concat_lists(call: Call, one: TensorList, other: TensorList) -> TensorList:
     return TensorList(ListType(size, common, size, False), arrays)
 
 
-def stacked(call: Call, value: TensorList, element: Shape | None) -> XlaOp:
+def stacked(call: OpCall, value: TensorList, element: Shape | None) -> XlaOp:
     """The elements as one array. Where their number is unknown and the program gave the room, all elements
     that there is room for.
     """
@@ -323,7 +323,7 @@ def stacked(call: Call, value: TensorList, element: Shape | None) -> XlaOp:
 
 
 @lowering("TensorListStack")
-def _stack(call: Call, value: TensorList, shape: XlaOp) -> XlaOp:
+def _stack(call: OpCall, value: TensorList, shape: XlaOp) -> XlaOp:
     found = stacked(call, value, _element(call, shape))
     if call["num_elements"] not in (-1, found.dims[0]):
         call.fail(f"num_elements is {call['num_elements']}, the list has {found.dims[0]}")
@@ -331,28 +331,28 @@ def _stack(call: Call, value: TensorList, shape: XlaOp) -> XlaOp:
 
 
 @lowering("TensorListGather")
-def _gather(call: Call, value: TensorList, indices: XlaOp, shape: XlaOp) -> XlaOp:
+def _gather(call: OpCall, value: TensorList, indices: XlaOp, shape: XlaOp) -> XlaOp:
     return gathered(call, value, indices, _element(call, shape))
 
 
-def gathered(call: Call, value: TensorList, indices: XlaOp, element: Shape | None) -> XlaOp:
+def gathered(call: OpCall, value: TensorList, indices: XlaOp, element: Shape | None) -> XlaOp:
     """The elements at indices as one array."""
     of_rank(call, indices, 1, "indices")
     return indexing.take(stacked(call, value, element), indices, 0)
 
 
 @lowering("TensorListConcatV2")
-def _concat_v2(call: Call, value: TensorList, shape: XlaOp, leading: XlaOp) -> list[object]:
+def _concat_v2(call: OpCall, value: TensorList, shape: XlaOp, leading: XlaOp) -> list[object]:
     return concatenated(call, stacked(call, value, _element(call, shape)))
 
 
 @lowering("TensorListConcat")
-def _concat(call: Call, value: TensorList) -> list[object]:
+def _concat(call: OpCall, value: TensorList) -> list[object]:
     element = element_of(call, "element_dtype", call["element_shape"])
     return concatenated(call, stacked(call, value, element))
 
 
-def concatenated(call: Call, value: XlaOp) -> list[object]:
+def concatenated(call: OpCall, value: XlaOp) -> list[object]:
     """The elements concatenated, and their lengths."""
     if len(value.dims) < 2:
         call.fail("the elements are scalars, wanted arrays")
@@ -361,6 +361,6 @@ def concatenated(call: Call, value: XlaOp) -> list[object]:
 
 
 @lowering("TensorListElementShape")
-def _element_shape(call: Call, value: TensorList) -> np.ndarray:
+def _element_shape(call: OpCall, value: TensorList) -> np.ndarray:
     element, dtype = value.type.element, call.dtype("shape_type").numpy
     return np.array(element.dims if isinstance(element, Shape) else -1, dtype)

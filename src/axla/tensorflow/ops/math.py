@@ -14,7 +14,7 @@ from axla.core.errors import VerifyError
 from axla.tensorflow.lists import TensorList
 from axla.tensorflow.ops.common import check_same_dims
 from axla.tensorflow.records import lowering, records
-from axla.tensorflow.scope import Call, matched, spread
+from axla.tensorflow.scope import OpCall, matched, spread
 from axla.tensorflow.values import GraphValue
 
 RECORDS = """
@@ -178,7 +178,7 @@ _ZERO_AT_ZERO = {
 
 
 @lowering(*_FUNCTIONS)
-def _function(call: Call, *operands: XlaOp) -> XlaOp:
+def _function(call: OpCall, *operands: XlaOp) -> XlaOp:
     operands = tuple(matched(*operands))
     found = _FUNCTIONS[call.node.op](*operands)
     place = _ZERO_AT_ZERO.get(call.node.op)
@@ -189,7 +189,7 @@ def _function(call: Call, *operands: XlaOp) -> XlaOp:
 
 
 @lowering("_UnaryOpsComposition")
-def _composition(call: Call, x: XlaOp) -> XlaOp:
+def _composition(call: OpCall, x: XlaOp) -> XlaOp:
     """The functions of a list, applied one after another."""
     for name in call["op_names"]:
         node = replace(call.node, op=name, record=records().get(name))
@@ -198,7 +198,7 @@ def _composition(call: Call, x: XlaOp) -> XlaOp:
 
 
 @lowering("Equal", "NotEqual")
-def _equal(call: Call, x: XlaOp, y: XlaOp) -> XlaOp | np.ndarray:
+def _equal(call: OpCall, x: XlaOp, y: XlaOp) -> XlaOp | np.ndarray:
     """Without `incompatible_shape_error`, arrays with incompatible shapes compare as not equal: a scalar."""
     is_equal = call.node.op == "Equal"
     try:
@@ -211,7 +211,7 @@ def _equal(call: Call, x: XlaOp, y: XlaOp) -> XlaOp | np.ndarray:
 
 
 @lowering("ApproximateEqual")
-def _approximate_equal(call: Call, x: XlaOp, y: XlaOp) -> XlaOp:
+def _approximate_equal(call: OpCall, x: XlaOp, y: XlaOp) -> XlaOp:
     check_same_dims(call, x, y)
     size = abs(x - y)
     with np.errstate(all="ignore"):
@@ -220,7 +220,7 @@ def _approximate_equal(call: Call, x: XlaOp, y: XlaOp) -> XlaOp:
 
 
 @lowering("AddN", "AccumulateNV2")
-def _add_n(call: Call, values: list[GraphValue]) -> GraphValue:
+def _add_n(call: OpCall, values: list[GraphValue]) -> GraphValue:
     if isinstance(values[0], TensorList):
         return reduce(TensorList.plus, values)
     check_same_dims(call, *values)
@@ -228,7 +228,7 @@ def _add_n(call: Call, values: list[GraphValue]) -> GraphValue:
 
 
 @lowering("Cross")
-def _cross(call: Call, a: XlaOp, b: XlaOp) -> XlaOp:
+def _cross(call: OpCall, a: XlaOp, b: XlaOp) -> XlaOp:
     """The cross product of vectors in the last dimension, of size 3."""
     check_same_dims(call, a, b)
     if a.dims[-1:] != (3,):
@@ -247,7 +247,7 @@ def _turned(value: XlaOp, places: int) -> XlaOp:
 
 
 @lowering("Cast")
-def _cast(call: Call, value: XlaOp) -> XlaOp:
+def _cast(call: OpCall, value: XlaOp) -> XlaOp:
     wanted = call.dtype("DstT")
     if wanted.is_pred and value.dtype.is_complex:
         return value != 0
@@ -261,7 +261,7 @@ def _cast(call: Call, value: XlaOp) -> XlaOp:
 
 
 @lowering("Bitcast")
-def _bitcast(call: Call, value: XlaOp) -> XlaOp:
+def _bitcast(call: OpCall, value: XlaOp) -> XlaOp:
     found, wanted = value.dtype.bits, call.dtype("type").bits
     if found < wanted and value.dims[-1:] != (wanted // found,):
         call.fail(
@@ -275,7 +275,7 @@ def _bitcast(call: Call, value: XlaOp) -> XlaOp:
 
 
 @lowering("Select")
-def _select(call: Call, condition: XlaOp, x: XlaOp, y: XlaOp) -> XlaOp:
+def _select(call: OpCall, condition: XlaOp, x: XlaOp, y: XlaOp) -> XlaOp:
     """A scalar condition selects one array, a vector rows, an array elements."""
     check_same_dims(call, x, y)
     if condition.dims and condition.dims == x.dims[:1]:
@@ -286,7 +286,7 @@ def _select(call: Call, condition: XlaOp, x: XlaOp, y: XlaOp) -> XlaOp:
 
 
 @lowering("ClipByValue")
-def _clip(call: Call, x: XlaOp, low: XlaOp, high: XlaOp) -> XlaOp:
+def _clip(call: OpCall, x: XlaOp, low: XlaOp, high: XlaOp) -> XlaOp:
     for bound in (low, high):
         if bound.dims not in ((), x.dims):
             call.fail(f"a bound has shape {list(bound.dims)}, wanted a scalar or {list(x.dims)}")

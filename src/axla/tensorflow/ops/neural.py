@@ -12,7 +12,7 @@ from axla.core.dtypes import C128, F32, F64
 from axla.core.errors import VerifyError
 from axla.tensorflow.ops.common import of_dims, of_rank, summed
 from axla.tensorflow.records import lowering
-from axla.tensorflow.scope import Call, common_dims, spread
+from axla.tensorflow.scope import OpCall, common_dims, spread
 
 RECORDS = """
 MatMul: a:T b:T transpose_a=bool?false transpose_b=bool?false -> product:T
@@ -57,7 +57,7 @@ def _product(x: XlaOp, y: XlaOp, flipped: tuple[bool, bool], dtype: object = Non
 
 
 @lowering("MatMul", "SparseMatMul")
-def _matmul(call: Call, a: XlaOp, b: XlaOp) -> XlaOp:
+def _matmul(call: OpCall, a: XlaOp, b: XlaOp) -> XlaOp:
     for value, name in ((a, "a"), (b, "b")):
         of_rank(call, value, 2, name)
     if call.node.op == "SparseMatMul":
@@ -66,7 +66,7 @@ def _matmul(call: Call, a: XlaOp, b: XlaOp) -> XlaOp:
 
 
 @lowering("BatchMatMul", "BatchMatMulV2", "BatchMatMulV3")
-def _batch_matmul(call: Call, x: XlaOp, y: XlaOp) -> XlaOp:
+def _batch_matmul(call: OpCall, x: XlaOp, y: XlaOp) -> XlaOp:
     if call.node.op == "BatchMatMul" and x.dims[:-2] != y.dims[:-2]:
         call.fail(f"shapes {list(x.dims)} and {list(y.dims)}, wanted as many matrices in both")
     flipped = (call["adj_x"], call["adj_y"])
@@ -90,7 +90,7 @@ def _batch_matmul(call: Call, x: XlaOp, y: XlaOp) -> XlaOp:
 # Biases.
 
 
-def _features(call: Call, value: XlaOp) -> int:
+def _features(call: OpCall, value: XlaOp) -> int:
     """The feature dimension, along which a bias is added."""
     rank, is_first = len(value.dims), call["data_format"].startswith("NC")
     if rank < 2 + is_first:
@@ -99,7 +99,7 @@ def _features(call: Call, value: XlaOp) -> int:
 
 
 @lowering("BiasAdd", "BiasAddV1")
-def bias_add(call: Call, value: XlaOp, bias: XlaOp) -> XlaOp:
+def bias_add(call: OpCall, value: XlaOp, bias: XlaOp) -> XlaOp:
     """A vector added along the features."""
     dim = _features(call, value)
     of_dims(call, bias, value.dims[dim : dim + 1], "bias")
@@ -107,7 +107,7 @@ def bias_add(call: Call, value: XlaOp, bias: XlaOp) -> XlaOp:
 
 
 @lowering("BiasAddGrad")
-def _bias_add_grad(call: Call, gradient: XlaOp) -> XlaOp:
+def _bias_add_grad(call: OpCall, gradient: XlaOp) -> XlaOp:
     dim = _features(call, gradient)
     return summed(gradient, [d for d in range(len(gradient.dims)) if d != dim])
 
@@ -115,34 +115,34 @@ def _bias_add_grad(call: Call, gradient: XlaOp) -> XlaOp:
 # Functions of neurons.
 
 
-def _relu(_: Call, x: XlaOp) -> XlaOp:
+def _relu(_: OpCall, x: XlaOp) -> XlaOp:
     return ops.Max(x, ops.ZerosLike(x))
 
 
-def _relu6(_: Call, x: XlaOp) -> XlaOp:
+def _relu6(_: OpCall, x: XlaOp) -> XlaOp:
     return ops.Clamp(0, x, 6)
 
 
-def _elu(_: Call, x: XlaOp) -> XlaOp:
+def _elu(_: OpCall, x: XlaOp) -> XlaOp:
     return ops.Select(x > 0, x, ops.Expm1(x))
 
 
-def _selu(_: Call, x: XlaOp) -> XlaOp:
+def _selu(_: OpCall, x: XlaOp) -> XlaOp:
     return ops.Select(x > 0, x * _SELU_SCALE, ops.Expm1(x) * _SELU_ALPHA)
 
 
-def _leaky_relu(call: Call, x: XlaOp) -> XlaOp:
+def _leaky_relu(call: OpCall, x: XlaOp) -> XlaOp:
     return ops.Select(x > 0, x, x * call["alpha"])
 
 
-def _softplus(_: Call, x: XlaOp) -> XlaOp:
+def _softplus(_: OpCall, x: XlaOp) -> XlaOp:
     """log(1 + exp(x)), computed as x for large numbers and exp(x) for small ones."""
     edge = -log(float(ml_dtypes.finfo(x.dtype.numpy).eps)) - 2
     power = ops.Exp(x)
     return ops.Select(x > edge, x, ops.Select(x < -edge, power, ops.Log1p(power)))
 
 
-def _softsign(_: Call, x: XlaOp) -> XlaOp:
+def _softsign(_: OpCall, x: XlaOp) -> XlaOp:
     return x / (ops.Abs(x) + 1)
 
 
@@ -153,35 +153,35 @@ _ACTIVATIONS = {
 
 
 @lowering(*_ACTIVATIONS)
-def _activation(call: Call, x: XlaOp) -> XlaOp:
+def _activation(call: OpCall, x: XlaOp) -> XlaOp:
     return _ACTIVATIONS[call.node.op](call, x)
 
 
-def _relu_grad(_: Call, gradient: XlaOp, x: XlaOp) -> XlaOp:
+def _relu_grad(_: OpCall, gradient: XlaOp, x: XlaOp) -> XlaOp:
     return ops.Select(x > 0, gradient, ops.ZerosLike(gradient))
 
 
-def _relu6_grad(_: Call, gradient: XlaOp, x: XlaOp) -> XlaOp:
+def _relu6_grad(_: OpCall, gradient: XlaOp, x: XlaOp) -> XlaOp:
     return ops.Select((x > 0) & (x < 6), gradient, ops.ZerosLike(gradient))
 
 
-def _elu_grad(_: Call, gradient: XlaOp, y: XlaOp) -> XlaOp:
+def _elu_grad(_: OpCall, gradient: XlaOp, y: XlaOp) -> XlaOp:
     return ops.Select(y > 0, gradient, gradient * (y + 1))
 
 
-def _selu_grad(_: Call, gradient: XlaOp, y: XlaOp) -> XlaOp:
+def _selu_grad(_: OpCall, gradient: XlaOp, y: XlaOp) -> XlaOp:
     return ops.Select(y > 0, gradient * _SELU_SCALE, gradient * (y + _SELU_ALPHA))
 
 
-def _leaky_relu_grad(call: Call, gradient: XlaOp, x: XlaOp) -> XlaOp:
+def _leaky_relu_grad(call: OpCall, gradient: XlaOp, x: XlaOp) -> XlaOp:
     return ops.Select(x > 0, gradient, gradient * call["alpha"])
 
 
-def _softplus_grad(_: Call, gradient: XlaOp, x: XlaOp) -> XlaOp:
+def _softplus_grad(_: OpCall, gradient: XlaOp, x: XlaOp) -> XlaOp:
     return gradient / (ops.Exp(-x) + 1)
 
 
-def _softsign_grad(_: Call, gradient: XlaOp, x: XlaOp) -> XlaOp:
+def _softsign_grad(_: OpCall, gradient: XlaOp, x: XlaOp) -> XlaOp:
     return gradient / ops.Square(ops.Abs(x) + 1)
 
 
@@ -192,6 +192,6 @@ _GRADIENTS = {
 
 
 @lowering(*_GRADIENTS)
-def _gradient(call: Call, gradient: XlaOp, x: XlaOp) -> XlaOp:
+def _gradient(call: OpCall, gradient: XlaOp, x: XlaOp) -> XlaOp:
     of_dims(call, gradient, x.dims, "gradients")
     return _GRADIENTS[call.node.op](call, gradient, x)

@@ -16,7 +16,7 @@ from axla.core.shape import Shape
 from axla.tensorflow.ops.common import lowest, of_dims, of_rank, summed, widened
 from axla.tensorflow.ops.windows import format_of
 from axla.tensorflow.records import lowering
-from axla.tensorflow.scope import Call, matched
+from axla.tensorflow.scope import OpCall, matched
 
 RECORDS = """
 FusedBatchNorm: x:T scale:T offset:T mean:T variance:T epsilon=float?0.0001 exponential_avg_factor=float?1.0
@@ -54,7 +54,7 @@ SparseSoftmaxCrossEntropyWithLogits: features:T labels:Tlabels Tlabels=type?DT_I
 # Batches.
 
 
-def _features(call: Call, x: XlaOp, *vectors: XlaOp) -> int:
+def _features(call: OpCall, x: XlaOp, *vectors: XlaOp) -> int:
     """The feature dimension of images, for which each vector has one number per feature."""
     of_rank(call, x, len(call["data_format"]), "x")
     dim = format_of(call["data_format"], len(x.dims)).features
@@ -65,7 +65,7 @@ def _features(call: Call, x: XlaOp, *vectors: XlaOp) -> int:
 
 @lowering("FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3", "_FusedBatchNormEx")
 def _batch_norm(
-    call: Call, x: XlaOp, scale: XlaOp, offset: XlaOp, mean: XlaOp, variance: XlaOp,
+    call: OpCall, x: XlaOp, scale: XlaOp, offset: XlaOp, mean: XlaOp, variance: XlaOp,
     side: Sequence[XlaOp] = (),
 ) -> list[XlaOp | np.ndarray]:  # fmt: skip
     """(x - mean) / sqrt(variance + epsilon) * scale + offset. In training, mean and variance are those of
@@ -88,7 +88,7 @@ def _batch_norm(
 
 
 def _trained(
-    call: Call, dim: int, x: XlaOp, scale: XlaOp, offset: XlaOp, mean: XlaOp, variance: XlaOp
+    call: OpCall, dim: int, x: XlaOp, scale: XlaOp, offset: XlaOp, mean: XlaOp, variance: XlaOp
 ) -> list[XlaOp]:
     """The result, the running averages of mean and variance, and mean and variance of this batch."""
     y, now, spread = ops.BatchNormTraining(x, scale, offset, call["epsilon"], dim)
@@ -101,7 +101,7 @@ def _trained(
     return [y, mean * (1 - new) + now * new, variance * (1 - new) + unbiased * new, now, spread]
 
 
-def _activated(call: Call, y: XlaOp, side: Sequence[XlaOp]) -> XlaOp:
+def _activated(call: OpCall, y: XlaOp, side: Sequence[XlaOp]) -> XlaOp:
     """The operations after a fused normalization: the addition of another array, and Relu."""
     mode = call.attributes.get("activation_mode", "Identity")
     if len(side) > 1 or mode not in ("Identity", "Relu"):
@@ -113,7 +113,7 @@ def _activated(call: Call, y: XlaOp, side: Sequence[XlaOp]) -> XlaOp:
 
 @lowering("FusedBatchNormGrad", "FusedBatchNormGradV2", "FusedBatchNormGradV3")
 def _batch_norm_grad(
-    call: Call, gradient: XlaOp, x: XlaOp, scale: XlaOp, mean: XlaOp, variance: XlaOp, *_: XlaOp
+    call: OpCall, gradient: XlaOp, x: XlaOp, scale: XlaOp, mean: XlaOp, variance: XlaOp, *_: XlaOp
 ) -> list[XlaOp | np.ndarray]:
     """The gradients of x, scale and offset; in training, mean and variance depend on x."""
     dim, dtype = _features(call, x, scale, mean, variance), mean.dtype
@@ -137,7 +137,7 @@ def _batch_norm_grad(
 # Neighbours: features whose numbers differ by `depth_radius` at most.
 
 
-def _neighbours(call: Call, x: XlaOp) -> XlaOp:
+def _neighbours(call: OpCall, x: XlaOp) -> XlaOp:
     """The sums over neighbouring features, for each feature."""
     radius = call["depth_radius"]
     if radius < 0:
@@ -150,7 +150,7 @@ def _neighbours(call: Call, x: XlaOp) -> XlaOp:
 
 
 @lowering("LRN")
-def _lrn(call: Call, x: XlaOp) -> XlaOp:
+def _lrn(call: OpCall, x: XlaOp) -> XlaOp:
     """x / (bias + alpha * (sum of the squares of neighbours)) ** beta."""
     of_rank(call, x, 4, "input")
     wide = widened(x)
@@ -159,7 +159,7 @@ def _lrn(call: Call, x: XlaOp) -> XlaOp:
 
 
 @lowering("LRNGrad")
-def _lrn_grad(call: Call, gradient: XlaOp, x: XlaOp, y: XlaOp) -> XlaOp:
+def _lrn_grad(call: OpCall, gradient: XlaOp, x: XlaOp, y: XlaOp) -> XlaOp:
     of_rank(call, x, 4, "input_image")
     of_dims(call, gradient, x.dims, "input_grads")
     of_dims(call, y, x.dims, "output_image")
@@ -183,7 +183,7 @@ def _exponentials(x: XlaOp) -> tuple[XlaOp, XlaOp, XlaOp]:
 
 
 @lowering("Softmax", "LogSoftmax")
-def _softmax(call: Call, x: XlaOp) -> XlaOp:
+def _softmax(call: OpCall, x: XlaOp) -> XlaOp:
     if not x.dims:
         call.fail("the logits are a scalar, wanted at least one dimension")
     shifted, powers, sums = _exponentials(widened(x))
@@ -204,14 +204,14 @@ def _cross_entropy(x: XlaOp, labels: XlaOp) -> list[XlaOp]:
 
 
 @lowering("SoftmaxCrossEntropyWithLogits")
-def _softmax_cross_entropy(call: Call, x: XlaOp, labels: XlaOp) -> list[XlaOp]:
+def _softmax_cross_entropy(call: OpCall, x: XlaOp, labels: XlaOp) -> list[XlaOp]:
     x, labels = matched(x, labels)
     of_rank(call, x, 2, "the logits")
     return _cross_entropy(x, labels)
 
 
 @lowering("SparseSoftmaxCrossEntropyWithLogits")
-def _sparse_cross_entropy(call: Call, x: XlaOp, labels: XlaOp) -> list[XlaOp]:
+def _sparse_cross_entropy(call: OpCall, x: XlaOp, labels: XlaOp) -> list[XlaOp]:
     """Labels outside of the classes give rows of NaN."""
     of_rank(call, x, 2, "the logits")
     if labels.dims != x.dims[:1] or not x.dims[1]:

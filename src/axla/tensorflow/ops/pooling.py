@@ -13,7 +13,7 @@ from axla.core.shape import Shape
 from axla.tensorflow.ops import windows
 from axla.tensorflow.ops.common import lowest, of_dims, widened
 from axla.tensorflow.records import lowering
-from axla.tensorflow.scope import Call
+from axla.tensorflow.scope import OpCall
 
 RECORDS = """
 MaxPool: input:T T=type?DT_FLOAT ksize=ints strides=ints padding=all_edges explicit_paddings=ints?[]
@@ -36,7 +36,7 @@ AvgPool3DGrad: orig_input_shape:i32 grad:T ksize=ints strides=ints padding=edges
 """
 
 
-def _windows(call: Call, dims: Sequence[int], sizes: Sequence[XlaOp] = ()) -> list[windows.WindowSteps]:
+def _windows(call: OpCall, dims: Sequence[int], sizes: Sequence[XlaOp] = ()) -> list[windows.WindowSteps]:
     """The window of each dimension; `sizes` are the operands ksize and strides, or None where they are
     attributes.
     """
@@ -62,7 +62,7 @@ def _over_windows(
 
 
 @lowering("MaxPool", "MaxPoolV2", "MaxPool3D")
-def _max_pool(call: Call, x: XlaOp, *sizes: XlaOp) -> XlaOp:
+def _max_pool(call: OpCall, x: XlaOp, *sizes: XlaOp) -> XlaOp:
     """NaN counts as the lowest number, as in XLA's own compiler."""
     vectors = call["data_format"] == windows.VECTORS
     images = windows.joined_vectors(call, x) if vectors else x
@@ -77,7 +77,7 @@ def _max_pool(call: Call, x: XlaOp, *sizes: XlaOp) -> XlaOp:
     "MaxPoolGrad", "MaxPoolGradV2", "MaxPool3DGrad",
     "MaxPoolGradGrad", "MaxPoolGradGradV2", "MaxPool3DGradGrad",
 )  # fmt: skip
-def _max_pool_grad(call: Call, x: XlaOp, y: XlaOp, gradient: XlaOp, *sizes: XlaOp) -> XlaOp:
+def _max_pool_grad(call: OpCall, x: XlaOp, y: XlaOp, gradient: XlaOp, *sizes: XlaOp) -> XlaOp:
     """The gradient of each window goes to its first largest element, or (GradGrad) is taken from there."""
     steps, is_second = _windows(call, x.dims, sizes), "GradGrad" in call.node.op
     of_dims(call, y, [s.count for s in steps], "orig_output")
@@ -102,7 +102,7 @@ def _first_largest(x: XlaOp, other: XlaOp, steps: list[windows.WindowSteps]) -> 
 # Averages.
 
 
-def _mean(call: Call, value: XlaOp, dims: Sequence[int], steps: list[windows.WindowSteps]) -> XlaOp:
+def _mean(call: OpCall, value: XlaOp, dims: Sequence[int], steps: list[windows.WindowSteps]) -> XlaOp:
     """Sums divided by the number of elements that each window has within images of shape `dims`."""
     counts = np.ones((), np.int64)
     for size, s in zip(dims, steps, strict=True):
@@ -117,7 +117,7 @@ def _mean(call: Call, value: XlaOp, dims: Sequence[int], steps: list[windows.Win
 
 
 @lowering("AvgPool", "AvgPool3D")
-def _avg_pool(call: Call, x: XlaOp) -> XlaOp:
+def _avg_pool(call: OpCall, x: XlaOp) -> XlaOp:
     steps, wide = _windows(call, x.dims), widened(x)
     zero = ops.Zero(x.builder, wide.dtype)
     sums = _over_windows([wide], [zero], combiner("Add", wide.dtype), steps)
@@ -125,7 +125,7 @@ def _avg_pool(call: Call, x: XlaOp) -> XlaOp:
 
 
 @lowering("AvgPoolGrad", "AvgPool3DGrad")
-def _avg_pool_grad(call: Call, shape: XlaOp, gradient: XlaOp) -> XlaOp:
+def _avg_pool_grad(call: OpCall, shape: XlaOp, gradient: XlaOp) -> XlaOp:
     """The gradient of each window is divided equally among its elements: window sums of the gradient, dilated
     to the positions at which windows begin.
     """

@@ -17,7 +17,7 @@ from axla.core.dtypes import F32, S32, DType
 from axla.tensorflow.messages import decode
 from axla.tensorflow.ops.common import check_same_dims, of_dims, reduced
 from axla.tensorflow.records import lowering
-from axla.tensorflow.scope import Call, matched, spread
+from axla.tensorflow.scope import OpCall, matched, spread
 
 _BITS = "num_bits=int?8 narrow_range=bool?false"
 _SCALES = (
@@ -62,7 +62,7 @@ UniformQuantizedConvolution: lhs:Tin rhs:Tin {_SCALES} Tin=type Tout=type window
 # Floats, rounded to as many steps as integers of some bits have, so that one of them is zero.
 
 
-def _steps(call: Call, low: XlaOp, high: XlaOp) -> tuple[XlaOp, XlaOp, XlaOp]:
+def _steps(call: OpCall, low: XlaOp, high: XlaOp) -> tuple[XlaOp, XlaOp, XlaOp]:
     """The first and last step of a range, shifted so that one step is zero, and the step size."""
     if not 2 <= call["num_bits"] <= 16:
         call.fail(f"attribute 'num_bits' is {call['num_bits']}, wanted 2 to 16")
@@ -72,7 +72,7 @@ def _steps(call: Call, low: XlaOp, high: XlaOp) -> tuple[XlaOp, XlaOp, XlaOp]:
     return (first - zero) * scale, (last - zero) * scale, scale
 
 
-def _limits(call: Call, x: XlaOp, given: Sequence[XlaOp]) -> Sequence[XlaOp]:
+def _limits(call: OpCall, x: XlaOp, given: Sequence[XlaOp]) -> Sequence[XlaOp]:
     """The limits of a range: attributes, scalars, or one for each channel in the last dimension."""
     if not given:
         if not call["min"] < call["max"]:
@@ -88,7 +88,7 @@ def _limits(call: Call, x: XlaOp, given: Sequence[XlaOp]) -> Sequence[XlaOp]:
 
 
 @lowering("FakeQuantWithMinMaxArgs", "FakeQuantWithMinMaxVars", "FakeQuantWithMinMaxVarsPerChannel")
-def _fake(call: Call, x: XlaOp, *given: XlaOp) -> XlaOp:
+def _fake(call: OpCall, x: XlaOp, *given: XlaOp) -> XlaOp:
     low, high, step = _steps(call, *_limits(call, x, given))
     inverse = ops.Select(step == 0, 0.0, 1.0 / step)
     first, last, scale, inverse = (spread(value, x.dims) for value in (low, high, step, inverse))
@@ -99,7 +99,7 @@ def _fake(call: Call, x: XlaOp, *given: XlaOp) -> XlaOp:
     "FakeQuantWithMinMaxArgsGradient", "FakeQuantWithMinMaxVarsGradient",
     "FakeQuantWithMinMaxVarsPerChannelGradient",
 )  # fmt: skip
-def _fake_grad(call: Call, gradient: XlaOp, x: XlaOp, *given: XlaOp) -> Sequence[XlaOp]:
+def _fake_grad(call: OpCall, gradient: XlaOp, x: XlaOp, *given: XlaOp) -> Sequence[XlaOp]:
     """The gradient where numbers were in the range; for limits that are operands, its sums where numbers were
     below and above. An empty range at zero contains all numbers.
     """
@@ -118,7 +118,7 @@ def _fake_grad(call: Call, gradient: XlaOp, x: XlaOp, *given: XlaOp) -> Sequence
 # Floats, rounded to the steps of a range around zero.
 
 
-def _axis(call: Call, dims: Sequence[int], name: str = "axis") -> int:
+def _axis(call: OpCall, dims: Sequence[int], name: str = "axis") -> int:
     """The dimension that has a scale for each index, -1 for a single scale."""
     axis = call[name]
     if not -1 <= axis < len(dims):
@@ -126,7 +126,7 @@ def _axis(call: Call, dims: Sequence[int], name: str = "axis") -> int:
     return axis
 
 
-def _along(call: Call, value: XlaOp, dims: Sequence[int], axis: int) -> XlaOp:
+def _along(call: OpCall, value: XlaOp, dims: Sequence[int], axis: int) -> XlaOp:
     """A number for all elements, or one for each index along the axis, broadcast to the shape `dims`."""
     if axis < 0 and value.shape.size == 1:
         return spread(ops.Reshape(value, []), dims)
@@ -137,7 +137,7 @@ def _along(call: Call, value: XlaOp, dims: Sequence[int], axis: int) -> XlaOp:
 
 
 @lowering("QuantizeAndDequantizeV2", "QuantizeAndDequantizeV3", "QuantizeAndDequantizeV4")
-def _there_and_back(call: Call, x: XlaOp, low: XlaOp, high: XlaOp, *given: XlaOp) -> XlaOp:
+def _there_and_back(call: OpCall, x: XlaOp, low: XlaOp, high: XlaOp, *given: XlaOp) -> XlaOp:
     """Numbers rounded to steps, as many as the integer type has, in a given range or that of the numbers
     themselves; the side with the larger step counts.
     """
@@ -169,7 +169,7 @@ def _whole(value: XlaOp, is_up: bool) -> XlaOp:
 
 
 @lowering("QuantizeAndDequantizeV4Grad")
-def _there_and_back_grad(call: Call, gradient: XlaOp, x: XlaOp, low: XlaOp, high: XlaOp) -> list[XlaOp]:
+def _there_and_back_grad(call: OpCall, gradient: XlaOp, x: XlaOp, low: XlaOp, high: XlaOp) -> list[XlaOp]:
     check_same_dims(call, gradient, x)
     axis = _axis(call, x.dims)
     is_within = (x >= _along(call, low, x.dims, axis)) & (x <= _along(call, high, x.dims, axis))
@@ -177,7 +177,7 @@ def _there_and_back_grad(call: Call, gradient: XlaOp, x: XlaOp, low: XlaOp, high
 
 
 @lowering("Dequantize")
-def _dequantize(call: Call, x: XlaOp, low: XlaOp, high: XlaOp) -> XlaOp:
+def _dequantize(call: OpCall, x: XlaOp, low: XlaOp, high: XlaOp) -> XlaOp:
     """The numbers that integers represent, in a range."""
     axis, limits = _axis(call, x.dims), ml_dtypes.iinfo(x.dtype.numpy)
     low, high = (_along(call, limit, x.dims, axis) for limit in (low, high))
@@ -199,21 +199,21 @@ def _dequantize(call: Call, x: XlaOp, low: XlaOp, high: XlaOp) -> XlaOp:
 # Integers with a scale and a zero point, the integer that stands for zero.
 
 
-def _code(call: Call, dims: Sequence[int], code: Sequence[XlaOp], side: str = "") -> tuple[XlaOp, XlaOp]:
+def _code(call: OpCall, dims: Sequence[int], code: Sequence[XlaOp], side: str = "") -> tuple[XlaOp, XlaOp]:
     """The scale and zero point of quantized integers, in f32; an attribute of the side gives the axis."""
     scale, zero = code
     axis = _axis(call, dims, f"{side}quantization_axis")
     return _along(call, scale, dims, axis), _along(call, ops.ConvertElementType(zero, F32), dims, axis)
 
 
-def _integers(call: Call, places: XlaOp, dtype: DType, side: str = "output_", is_up: bool = False) -> XlaOp:
+def _integers(call: OpCall, places: XlaOp, dtype: DType, side: str = "output_", is_up: bool = False) -> XlaOp:
     """Numbers rounded to integers, within the limits of a side."""
     least, most = (float(call[f"{side}quantization_{name}_val"]) for name in ("min", "max"))
     return ops.ConvertElementType(ops.Clamp(least, _whole(places, is_up), most), dtype)
 
 
 def _recoded(
-    call: Call, value: XlaOp, source: tuple[XlaOp, XlaOp], target: tuple[XlaOp, XlaOp], dtype: DType
+    call: OpCall, value: XlaOp, source: tuple[XlaOp, XlaOp], target: tuple[XlaOp, XlaOp], dtype: DType
 ) -> XlaOp:  # fmt: skip
     """Quantized integers converted to the scale and zero point of the result."""
     factor = source[0] / target[0]
@@ -222,25 +222,25 @@ def _recoded(
 
 
 @lowering("UniformQuantize")
-def _uniform_quantize(call: Call, x: XlaOp, *code: XlaOp) -> XlaOp:
+def _uniform_quantize(call: OpCall, x: XlaOp, *code: XlaOp) -> XlaOp:
     scale, zero = _code(call, x.dims, code)
     return _integers(call, x / scale + zero, call.dtype("Tout"), "")
 
 
 @lowering("UniformDequantize")
-def _uniform_dequantize(call: Call, x: XlaOp, *code: XlaOp) -> XlaOp:
+def _uniform_dequantize(call: OpCall, x: XlaOp, *code: XlaOp) -> XlaOp:
     scale, zero = _code(call, x.dims, code)
     return ops.ConvertElementType((ops.ConvertElementType(x, F32) - zero) * scale, call.dtype("Tout"))
 
 
 @lowering("UniformRequantize")
-def _uniform_requantize(call: Call, x: XlaOp, *codes: XlaOp) -> XlaOp:
+def _uniform_requantize(call: OpCall, x: XlaOp, *codes: XlaOp) -> XlaOp:
     source, target = _code(call, x.dims, codes[:2], "input_"), _code(call, x.dims, codes[2:], "output_")
     return _recoded(call, x, source, target, call.dtype("Tout"))
 
 
 @lowering("UniformQuantizedAdd")
-def _uniform_add(call: Call, x: XlaOp, y: XlaOp, *codes: XlaOp) -> XlaOp:
+def _uniform_add(call: OpCall, x: XlaOp, y: XlaOp, *codes: XlaOp) -> XlaOp:
     """The sum of quantized integers, converted to the scale of the result first."""
     x, y = matched(x, y)
     left, right = _code(call, x.dims, codes[:2], "lhs_"), _code(call, y.dims, codes[2:4], "rhs_")
@@ -253,13 +253,13 @@ def _uniform_add(call: Call, x: XlaOp, y: XlaOp, *codes: XlaOp) -> XlaOp:
 
 
 @lowering("UniformQuantizedClipByValue")
-def _uniform_clip(call: Call, x: XlaOp, low: XlaOp, high: XlaOp, *code: XlaOp) -> XlaOp:
+def _uniform_clip(call: OpCall, x: XlaOp, low: XlaOp, high: XlaOp, *code: XlaOp) -> XlaOp:
     """Quantized integers clamped to others of the same scale."""
     axis = _axis(call, x.dims, "quantization_axis")
     return ops.Clamp(_along(call, low, x.dims, axis), x, _along(call, high, x.dims, axis))
 
 
-def _centred(call: Call, x: XlaOp, y: XlaOp, codes: Sequence[XlaOp], feature: int) -> list[XlaOp]:
+def _centred(call: OpCall, x: XlaOp, y: XlaOp, codes: Sequence[XlaOp], feature: int) -> list[XlaOp]:
     """The integers of both sides minus their zero points: one for each side, or one for each feature of the
     right side.
     """
@@ -270,7 +270,7 @@ def _centred(call: Call, x: XlaOp, y: XlaOp, codes: Sequence[XlaOp], feature: in
     return [ops.ConvertElementType(v, S32) - zero for v, zero in zip((x, y), zeros, strict=True)]
 
 
-def _requantized(call: Call, total: XlaOp, codes: Sequence[XlaOp], feature: int) -> XlaOp:
+def _requantized(call: OpCall, total: XlaOp, codes: Sequence[XlaOp], feature: int) -> XlaOp:
     """Sums of products of quantized integers, converted to the scale of the result. The right side may have a
     scale for each feature of the result.
     """
@@ -283,14 +283,14 @@ def _requantized(call: Call, total: XlaOp, codes: Sequence[XlaOp], feature: int)
 
 
 @lowering("UniformQuantizedDot")
-def _uniform_dot(call: Call, x: XlaOp, y: XlaOp, *codes: XlaOp) -> XlaOp:
+def _uniform_dot(call: OpCall, x: XlaOp, y: XlaOp, *codes: XlaOp) -> XlaOp:
     if len(x.dims) != 2 or len(y.dims) != 2 or x.dims[1] != y.dims[0]:
         call.fail(f"there is no product of matrices of shapes {list(x.dims)} and {list(y.dims)}")
     left, right = _centred(call, x, y, codes, 1)
     return _requantized(call, ops.Dot(left, right), codes, 1)
 
 
-def _convolution_numbers(call: Call, rank: int) -> ConvolutionDimensionNumbers:
+def _convolution_numbers(call: OpCall, rank: int) -> ConvolutionDimensionNumbers:
     """The dimension numbers: from a message in an attribute; batch and features first where it is empty."""
     text = call["dimension_numbers"].encode("utf-8", "surrogateescape")
     if not text:
@@ -301,7 +301,7 @@ def _convolution_numbers(call: Call, rank: int) -> ConvolutionDimensionNumbers:
 
 
 def _pads(
-    call: Call, sizes: Sequence[int], windows: Sequence[int], strides: Sequence[int]
+    call: OpCall, sizes: Sequence[int], windows: Sequence[int], strides: Sequence[int]
 ) -> Sequence[tuple[int, int]]:
     if call["padding"] != "EXPLICIT":
         return window_padding_type_to_pad_values(call["padding"], sizes, windows, strides)
@@ -312,7 +312,7 @@ def _pads(
 
 
 @lowering("UniformQuantizedConvolution")
-def _uniform_convolution(call: Call, x: XlaOp, kernel: XlaOp, *codes: XlaOp) -> XlaOp:
+def _uniform_convolution(call: OpCall, x: XlaOp, kernel: XlaOp, *codes: XlaOp) -> XlaOp:
     numbers = _convolution_numbers(call, len(x.dims))
     count = len(x.dims) - 2
     ones = (1,) * count

@@ -20,7 +20,7 @@ from axla.tensorflow.ops.arrays import shape_operand
 from axla.tensorflow.ops.common import of_dims, of_rank
 from axla.tensorflow.ops.variables import assign
 from axla.tensorflow.records import lowering
-from axla.tensorflow.scope import Call, spread
+from axla.tensorflow.scope import OpCall, spread
 from axla.tensorflow.values import Variable
 
 RECORDS = """
@@ -75,7 +75,7 @@ class RandomSource:
         return bits
 
 
-def seeded(call: Call, seed: XlaOp, signed: bool = False) -> RandomSource:
+def seeded(call: OpCall, seed: XlaOp, signed: bool = False) -> RandomSource:
     """A generator whose key and counter are mixed from the two numbers of `seed`. 32-bit seeds are
     zero-extended, or sign-extended if `signed`, as TensorFlow's CPU kernels do.
     """
@@ -87,7 +87,7 @@ def seeded(call: Call, seed: XlaOp, signed: bool = False) -> RandomSource:
     return RandomSource(PHILOX, mixed[:1], ops.PadInDim(mixed[1:], ops.Zero(call.builder, U64), 0, 1, 0))
 
 
-def keyed(call: Call, key: XlaOp, counter: XlaOp, algorithm: XlaOp) -> RandomSource:
+def keyed(call: OpCall, key: XlaOp, counter: XlaOp, algorithm: XlaOp) -> RandomSource:
     """The generator with this key and counter; fails where their shapes do not fit the algorithm."""
     chosen = algorithm_of(call, algorithm)
     size = _counter_size(chosen)
@@ -97,7 +97,7 @@ def keyed(call: Call, key: XlaOp, counter: XlaOp, algorithm: XlaOp) -> RandomSou
     return RandomSource(chosen, key, counter[:size])
 
 
-def algorithm_of(call: Call, algorithm: XlaOp) -> ops.RandomAlgorithm:
+def algorithm_of(call: OpCall, algorithm: XlaOp) -> ops.RandomAlgorithm:
     """The generator that an operand selects; 3 leaves the choice to the compiler."""
     found = call.integer(algorithm, "the algorithm")
     if found not in (1, 2, 3):
@@ -163,7 +163,7 @@ def truncated(units: XlaOp, *given: XlaOp) -> XlaOp:
     return ops.Clamp(low, mean + deviation * sqrt(2) * ops.ErfInv(place), high)
 
 
-def _integers(call: Call, source: RandomSource, dims: Sequence[int], *limits: XlaOp) -> XlaOp:
+def _integers(call: OpCall, source: RandomSource, dims: Sequence[int], *limits: XlaOp) -> XlaOp:
     """Integers with random bits, or in a half-open range: random bits modulo its size."""
     dtype = call.dtype("dtype")
     if not dtype.is_integer or dtype.bits < 32:
@@ -195,12 +195,12 @@ _STATELESS = (
 _STATEFUL = ("Uniform", "StandardNormalV2", "TruncatedNormal", "UniformInt", "UniformFullInt")
 
 
-def _name(call: Call) -> str:
+def _name(call: OpCall) -> str:
     """The distribution, from the name of the operation."""
     return call.node.op.removeprefix("Stateless").removeprefix("Stateful").removesuffix("V2")
 
 
-def _draw(call: Call, source: RandomSource, dims: Sequence[int], limits: Sequence[XlaOp]) -> XlaOp:
+def _draw(call: OpCall, source: RandomSource, dims: Sequence[int], limits: Sequence[XlaOp]) -> XlaOp:
     """Random numbers; bf16 ones are f32 numbers with the low bits cut off, so that they stay below the
     limit.
     """
@@ -214,7 +214,7 @@ def _draw(call: Call, source: RandomSource, dims: Sequence[int], limits: Sequenc
     return ops.ConvertElementType(kept, BF16)
 
 
-def _is_folded(call: Call, value: XlaOp) -> bool:
+def _is_folded(call: OpCall, value: XlaOp) -> bool:
     """Whether TensorFlow folds a seed or key before XLA sees it: it is constant, and not itself random."""
     if call.scope.known(value) is None:
         return False
@@ -229,7 +229,7 @@ def _is_folded(call: Call, value: XlaOp) -> bool:
 
 
 @lowering(*(f"Stateless{name}{version}" for name in _STATELESS for version in ("", "V2")))
-def _stateless(call: Call, shape: XlaOp, *given: XlaOp) -> XlaOp | np.ndarray:
+def _stateless(call: OpCall, shape: XlaOp, *given: XlaOp) -> XlaOp | np.ndarray:
     """The numbers for a seed, or for a key, counter and algorithm; computed by `folded` where TensorFlow
     folds them. Limits are the last operands.
     """
@@ -251,7 +251,7 @@ def _stateless(call: Call, shape: XlaOp, *given: XlaOp) -> XlaOp | np.ndarray:
 
 
 @lowering("StatelessRandomGetAlg", "StatelessRandomGetKeyCounter", "StatelessRandomGetKeyCounterAlg")
-def _key_and_counter(call: Call, *seed: XlaOp) -> list[XlaOp | np.ndarray]:
+def _key_and_counter(call: OpCall, *seed: XlaOp) -> list[XlaOp | np.ndarray]:
     algorithm = np.array(_DEFAULT, np.int32)
     if not seed:
         return [algorithm]
@@ -260,7 +260,7 @@ def _key_and_counter(call: Call, *seed: XlaOp) -> list[XlaOp | np.ndarray]:
 
 
 @lowering("StatelessParameterizedTruncatedNormal")
-def _stateless_truncated(call: Call, shape: XlaOp, seed: XlaOp, *given: XlaOp) -> XlaOp:
+def _stateless_truncated(call: OpCall, shape: XlaOp, seed: XlaOp, *given: XlaOp) -> XlaOp:
     dims, dtype = shape_operand(call, shape), call.dtype("dtype")
     wide = F32 if dtype is BF16 else dtype
     parameters = [ops.ConvertElementType(spread(value, dims), wide) for value in given]
@@ -269,7 +269,7 @@ def _stateless_truncated(call: Call, shape: XlaOp, seed: XlaOp, *given: XlaOp) -
 
 
 @lowering("StochasticCastToInt")
-def _stochastic_cast(call: Call, value: XlaOp, key: XlaOp, counter: XlaOp, algorithm: XlaOp) -> XlaOp:
+def _stochastic_cast(call: OpCall, value: XlaOp, key: XlaOp, counter: XlaOp, algorithm: XlaOp) -> XlaOp:
     """Rounds up with a probability equal to the fraction, else down; values beyond the limits of the type are
     clamped.
     """
@@ -286,7 +286,7 @@ def _stochastic_cast(call: Call, value: XlaOp, key: XlaOp, counter: XlaOp, algor
 # Generators in variables.
 
 
-def _stored(call: Call, variable: Variable, algorithm: XlaOp) -> tuple[XlaOp, RandomSource]:
+def _stored(call: OpCall, variable: Variable, algorithm: XlaOp) -> tuple[XlaOp, RandomSource]:
     """The contents of a variable, and the generator with that state."""
     chosen = algorithm_of(call, algorithm)
     value = call.scope.read(variable)
@@ -298,13 +298,13 @@ def _stored(call: Call, variable: Variable, algorithm: XlaOp) -> tuple[XlaOp, Ra
     return value, RandomSource(chosen, words[size : size + 1], words[:size])
 
 
-def _store(call: Call, variable: Variable, before: XlaOp, source: RandomSource) -> None:
+def _store(call: OpCall, variable: Variable, before: XlaOp, source: RandomSource) -> None:
     counter = ops.BitcastConvertType(source.counter, S64)
     assign(call, variable, ops.DynamicUpdateSlice(before, counter, [ops.Zero(call.builder, S32)]))
 
 
 @lowering(*(f"Stateful{name}" for name in _STATEFUL))
-def _stateful(call: Call, variable: Variable, algorithm: XlaOp, shape: XlaOp, *limits: XlaOp) -> XlaOp:
+def _stateful(call: OpCall, variable: Variable, algorithm: XlaOp, shape: XlaOp, *limits: XlaOp) -> XlaOp:
     before, source = _stored(call, variable, algorithm)
     found = _draw(call, source, shape_operand(call, shape), limits)
     _store(call, variable, before, source)
@@ -312,7 +312,7 @@ def _stateful(call: Call, variable: Variable, algorithm: XlaOp, shape: XlaOp, *l
 
 
 @lowering("RngSkip", "RngReadAndSkip")
-def _skip(call: Call, variable: Variable, algorithm: XlaOp, delta: XlaOp) -> XlaOp | None:
+def _skip(call: OpCall, variable: Variable, algorithm: XlaOp, delta: XlaOp) -> XlaOp | None:
     """Advances the counter; returns the old contents of the variable, as three elements."""
     before, source = _stored(call, variable, algorithm)
     of_rank(call, delta, 0, "delta")

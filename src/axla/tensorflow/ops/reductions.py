@@ -15,7 +15,7 @@ from axla.core.shape import Shape
 from axla.tensorflow.ops.common import neutral, of_dims, reduced, widened
 from axla.tensorflow.ops.indexing import scattered
 from axla.tensorflow.records import lowering
-from axla.tensorflow.scope import Call, matched
+from axla.tensorflow.scope import OpCall, matched
 
 RECORDS = """
 Sum Prod Max Min Mean EuclideanNorm: input:T reduction_indices:Tidx keep_dims=bool?false Tidx=type?DT_INT32 ->
@@ -48,7 +48,7 @@ _OPCODES = {
 
 
 @lowering(*_OPCODES)
-def _reduce(call: Call, x: XlaOp, indices: XlaOp) -> XlaOp:
+def _reduce(call: OpCall, x: XlaOp, indices: XlaOp) -> XlaOp:
     """A reduction; reduced dimensions are kept with size 1 where the node says so."""
     op, opcode, rank = call.node.op, _OPCODES[call.node.op], len(x.dims)
     dims = [call.axis(n, rank) for n in call.integers(indices, "the dimensions of the reduction")]
@@ -68,14 +68,14 @@ def _reduce(call: Call, x: XlaOp, indices: XlaOp) -> XlaOp:
 
 
 @lowering("L2Loss")
-def _l2_loss(call: Call, x: XlaOp) -> XlaOp:
+def _l2_loss(call: OpCall, x: XlaOp) -> XlaOp:
     """Half the sum of the squares."""
     total = reduced(widened(x) * widened(x), range(len(x.dims)), "Add")
     return ops.ConvertElementType(total * 0.5, x.dtype)
 
 
 @lowering("ArgMax", "ArgMin")
-def _arg_extreme(call: Call, x: XlaOp, dimension: XlaOp) -> XlaOp:
+def _arg_extreme(call: OpCall, x: XlaOp, dimension: XlaOp) -> XlaOp:
     """The first position of the largest or smallest number; NaN never counts."""
     at = call.axis(call.integer(dimension, "the dimension"), len(x.dims), "the dimension")
     if not x.dims[at]:
@@ -95,7 +95,7 @@ def _arg_extreme(call: Call, x: XlaOp, dimension: XlaOp) -> XlaOp:
 
 
 @lowering("Cumsum", "Cumprod", "CumulativeLogsumexp")
-def _cumulative(call: Call, x: XlaOp, axis: XlaOp) -> XlaOp:
+def _cumulative(call: OpCall, x: XlaOp, axis: XlaOp) -> XlaOp:
     """Combines elements along a dimension with all before them; without the element itself where the node is
     exclusive.
     """
@@ -131,7 +131,7 @@ _CUMULATIVE: dict[str, tuple[Callable[[XlaOp, XlaOp], XlaOp], float]] = {
 
 
 @lowering("Bincount", "DenseBincount")
-def _bincount(call: Call, values: XlaOp, size: XlaOp, weights: XlaOp) -> XlaOp:
+def _bincount(call: OpCall, values: XlaOp, size: XlaOp, weights: XlaOp) -> XlaOp:
     """How often each number below `size` occurs among the values, or the sum of its weights; for each row of
     a matrix, if dense. With `binary_output`, whether it occurs.
     """
@@ -158,7 +158,7 @@ def _bincount(call: Call, values: XlaOp, size: XlaOp, weights: XlaOp) -> XlaOp:
 
 
 @lowering("HistogramFixedWidth")
-def _histogram(call: Call, values: XlaOp, limits: XlaOp, size: XlaOp) -> XlaOp:
+def _histogram(call: OpCall, values: XlaOp, limits: XlaOp, size: XlaOp) -> XlaOp:
     """How many values fall in each of `size` parts of a range; values outside count in the first or last
     part.
     """
@@ -180,7 +180,7 @@ def _count(flags: XlaOp, dims: Sequence[int], dtype: object) -> XlaOp:
 
 
 @lowering("Bucketize")
-def _bucketize(call: Call, x: XlaOp) -> XlaOp:
+def _bucketize(call: OpCall, x: XlaOp) -> XlaOp:
     """For each number, how many boundaries are not above it."""
     limits = np.asarray(call["boundaries"], np.float32)
     if (limits[1:] < limits[:-1]).any():
@@ -192,7 +192,7 @@ def _bucketize(call: Call, x: XlaOp) -> XlaOp:
 
 
 @lowering("LowerBound", "UpperBound")
-def _bound(call: Call, rows: XlaOp, values: XlaOp) -> XlaOp:
+def _bound(call: OpCall, rows: XlaOp, values: XlaOp) -> XlaOp:
     """For each value, how many numbers of the sorted row are below it (or not above it)."""
     if len(rows.dims) != 2 or len(values.dims) != 2 or rows.dims[0] != values.dims[0]:
         found = f"{list(rows.dims)} and {list(values.dims)}"
@@ -204,7 +204,7 @@ def _bound(call: Call, rows: XlaOp, values: XlaOp) -> XlaOp:
 
 
 @lowering("InTopK", "InTopKV2")
-def _in_top_k(call: Call, rows: XlaOp, targets: XlaOp, *given: XlaOp) -> XlaOp:
+def _in_top_k(call: OpCall, rows: XlaOp, targets: XlaOp, *given: XlaOp) -> XlaOp:
     """For each row, whether fewer than k elements are larger than the target element; false where an element
     is not finite.
     """
@@ -220,7 +220,7 @@ def _in_top_k(call: Call, rows: XlaOp, targets: XlaOp, *given: XlaOp) -> XlaOp:
 
 
 @lowering("NthElement")
-def _nth_element(call: Call, x: XlaOp, n: XlaOp) -> XlaOp:
+def _nth_element(call: OpCall, x: XlaOp, n: XlaOp) -> XlaOp:
     """The element at position n of each sorted row."""
     place = call.integer(n, "n")
     if not x.dims or not 0 <= place < x.dims[-1]:
@@ -237,7 +237,7 @@ _MOST_KNOWN = 1 << 16
 
 
 @lowering("Range")
-def _range(call: Call, *limits: XlaOp) -> XlaOp | np.ndarray:
+def _range(call: OpCall, *limits: XlaOp) -> XlaOp | np.ndarray:
     names = ("start", "limit", "delta")
     known = [call.constant(value, f"'{name}'") for name, value in zip(names, limits, strict=True)]
     if any(value.ndim for value in known):
@@ -255,7 +255,7 @@ def _range(call: Call, *limits: XlaOp) -> XlaOp | np.ndarray:
 
 
 @lowering("LinSpace")
-def _lin_space(call: Call, start: XlaOp, stop: XlaOp, num: XlaOp) -> XlaOp:
+def _lin_space(call: OpCall, start: XlaOp, stop: XlaOp, num: XlaOp) -> XlaOp:
     """Numbers with equal distances from the first to the last."""
     count = call.integer(num, "the number of values")
     if count < 1 or start.dims or stop.dims:

@@ -8,7 +8,7 @@ import numpy as np
 
 from axla.core.errors import did_you_mean
 from axla.tensorflow.records import lowering
-from axla.tensorflow.scope import Call
+from axla.tensorflow.scope import OpCall
 from axla.tensorflow.types import DTYPES
 from axla.tensorflow.values import GraphValue
 
@@ -22,7 +22,7 @@ RestoreSlice: file_pattern:DT_STRING tensor_name:DT_STRING shape_and_slice:DT_ST
 
 
 @lowering("RestoreV2")
-def _restore(call: Call, prefix: GraphValue, names: np.ndarray, parts: np.ndarray) -> list[np.ndarray]:
+def _restore(call: OpCall, prefix: GraphValue, names: np.ndarray, parts: np.ndarray) -> list[np.ndarray]:
     wanted = call["dtypes"]
     if not names.shape == parts.shape == (len(wanted),):
         call.fail(f"{names.size} names and {parts.size} slices for {len(wanted)} tensors")
@@ -30,13 +30,13 @@ def _restore(call: Call, prefix: GraphValue, names: np.ndarray, parts: np.ndarra
 
 
 @lowering("Restore", "RestoreSlice")
-def _restore_one(call: Call, pattern: GraphValue, *texts: np.ndarray) -> np.ndarray:
+def _restore_one(call: OpCall, pattern: GraphValue, *texts: np.ndarray) -> np.ndarray:
     """The tensor of this name, or a slice of it."""
     name, part = [text.reshape(-1)[0] for text in (*texts, np.array(b"", object))][:2]
     return _tensor(call, name, part, call["dt"])
 
 
-def _tensor(call: Call, raw: bytes, part: bytes, type_: str) -> np.ndarray:
+def _tensor(call: OpCall, raw: bytes, part: bytes, type_: str) -> np.ndarray:
     """The tensor of this name, or a slice of it, which must have this type."""
     name, checkpoint = raw.decode("utf-8", "surrogateescape"), call.scope.importer.checkpoint
     if name not in checkpoint:
@@ -48,7 +48,7 @@ def _tensor(call: Call, raw: bytes, part: bytes, type_: str) -> np.ndarray:
     return value[_slices(call, part.decode("latin-1").split(), value.shape)] if part else value
 
 
-def _slices(call: Call, words: Sequence[str], dims: tuple[int, ...]) -> tuple[slice, ...]:
+def _slices(call: OpCall, words: Sequence[str], dims: tuple[int, ...]) -> tuple[slice, ...]:
     """The slice that a text describes: the sizes of the whole tensor, then `begin,length` for each dimension,
     separated by colons, or `-` for all.
     """

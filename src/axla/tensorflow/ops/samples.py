@@ -12,7 +12,7 @@ from axla.tensorflow.ops.arrays import shape_operand
 from axla.tensorflow.ops.indexing import take
 from axla.tensorflow.ops.random import above_zero, seeded, truncated
 from axla.tensorflow.records import lowering
-from axla.tensorflow.scope import Call, spread
+from axla.tensorflow.scope import OpCall, spread
 
 RECORDS = """
 RandomUniform RandomStandardNormal TruncatedNormal: shape:T -> output:dtype
@@ -26,21 +26,21 @@ StatelessMultinomial: logits:T num_samples:i32 seed:Tseed Tseed=type?DT_INT64 ou
 
 
 @lowering("RandomUniform", "RandomStandardNormal")
-def _usual(call: Call, shape: XlaOp) -> XlaOp:
+def _usual(call: OpCall, shape: XlaOp) -> XlaOp:
     """Numbers in [0, 1), or normally distributed ones."""
     dtype, draw = call.dtype("dtype"), ops.RngUniform if call.node.op == "RandomUniform" else ops.RngNormal
     zero, one = ops.Zero(call.builder, dtype), ops.One(call.builder, dtype)
     return draw(zero, one, Shape(dtype, shape_operand(call, shape)))
 
 
-def _unit(call: Call, dtype: DType, dims: tuple[int, ...], least: float = 0) -> XlaOp:
+def _unit(call: OpCall, dtype: DType, dims: tuple[int, ...], least: float = 0) -> XlaOp:
     """Numbers below 1, from `least` on."""
     low = call.builder.constant(dtype.numpy.type(least))
     return ops.RngUniform(low, ops.One(call.builder, dtype), Shape(dtype, dims))
 
 
 @lowering("TruncatedNormal", "ParameterizedTruncatedNormal")
-def _truncated(call: Call, shape: XlaOp, *given: XlaOp) -> XlaOp:
+def _truncated(call: OpCall, shape: XlaOp, *given: XlaOp) -> XlaOp:
     """Truncated normal numbers. Parameters are scalars, or vectors with a number for each index of the first
     dimension.
     """
@@ -57,14 +57,14 @@ def _truncated(call: Call, shape: XlaOp, *given: XlaOp) -> XlaOp:
 
 
 @lowering("RandomUniformInt")
-def _integers(call: Call, shape: XlaOp, low: XlaOp, high: XlaOp) -> XlaOp:
+def _integers(call: OpCall, shape: XlaOp, low: XlaOp, high: XlaOp) -> XlaOp:
     if low.dims or high.dims:
         call.fail(f"the limits have shapes {list(low.dims)} and {list(high.dims)}, wanted scalars")
     return ops.RngUniform(low, high, Shape(call.dtype("Tout"), shape_operand(call, shape)))
 
 
 @lowering("RandomShuffle")
-def _shuffle(call: Call, value: XlaOp) -> XlaOp:
+def _shuffle(call: OpCall, value: XlaOp) -> XlaOp:
     """The parts along the first dimension in random order."""
     if not value.dims or value.dims[0] < 2:
         return value
@@ -76,7 +76,7 @@ def _shuffle(call: Call, value: XlaOp) -> XlaOp:
 
 
 @lowering("Multinomial", "StatelessMultinomial")
-def _multinomial(call: Call, logits: XlaOp, count: XlaOp, *seed: XlaOp) -> XlaOp:
+def _multinomial(call: OpCall, logits: XlaOp, count: XlaOp, *seed: XlaOp) -> XlaOp:
     """Classes with the probabilities of the logits: the largest sum of a logit and a Gumbel number, for each
     row, sample and class.
     """

@@ -15,7 +15,7 @@ from axla.tensorflow.ops.common import reduced, require, taken, widened
 from axla.tensorflow.ops.indexing import scattered, take
 from axla.tensorflow.ops.sets import shortened
 from axla.tensorflow.records import lowering
-from axla.tensorflow.scope import Call
+from axla.tensorflow.scope import OpCall
 
 RECORDS = """
 SegmentSumV2 SegmentProdV2 SegmentMaxV2 SegmentMinV2 UnsortedSegmentSum UnsortedSegmentProd UnsortedSegmentMax
@@ -38,7 +38,7 @@ def _start(dtype: DType, kind: str) -> float:
     return limits.min if kind == "Max" else limits.max
 
 
-def _combined(call: Call, data: XlaOp, ids: XlaOp, count: int, kind: str) -> XlaOp:
+def _combined(call: OpCall, data: XlaOp, ids: XlaOp, count: int, kind: str) -> XlaOp:
     """The rows of each segment, combined; rows with segment numbers out of range are ignored."""
     rank = len(ids.dims)
     if data.dims[:rank] != ids.dims:
@@ -52,13 +52,13 @@ def _combined(call: Call, data: XlaOp, ids: XlaOp, count: int, kind: str) -> Xla
 @lowering(
     *(f"{name}{kind}{end}" for kind in _KINDS for name, end in (("Segment", "V2"), ("UnsortedSegment", "")))
 )
-def _segments(call: Call, data: XlaOp, ids: XlaOp, count: XlaOp) -> XlaOp:
+def _segments(call: OpCall, data: XlaOp, ids: XlaOp, count: XlaOp) -> XlaOp:
     kind = call.node.op.partition("Segment")[2].removesuffix("V2")
     return _combined(call, data, ids, call.integer(count, "num_segments"), _KINDS[kind])
 
 
 @lowering("SegmentSum", "SegmentProd", "SegmentMax", "SegmentMin", "SegmentMean")
-def _sorted_segments(call: Call, data: XlaOp, ids: XlaOp) -> XlaOp:
+def _sorted_segments(call: OpCall, data: XlaOp, ids: XlaOp) -> XlaOp:
     """Segments, as many as the last number says, combined; also means, and sums divided by the square root of
     the number of rows (SqrtN). A segment without rows is 0, or 1 for products. If the numbers are not
     constant, the result has room for as many segments as there are numbers.
@@ -79,7 +79,7 @@ def _sorted_segments(call: Call, data: XlaOp, ids: XlaOp) -> XlaOp:
     return shortened(call, ops.ConvertElementType(found, data.dtype), count)
 
 
-def _checked(call: Call, data: XlaOp, ids: XlaOp, room: int) -> tuple[XlaOp, XlaOp, XlaOp]:
+def _checked(call: OpCall, data: XlaOp, ids: XlaOp, room: int) -> tuple[XlaOp, XlaOp, XlaOp]:
     """Rows and the numbers of their segments, of static sizes, and how many segments there are. What is
     behind a dynamic size is in no segment. The numbers must ascend from 0 on, and be less than `room`.
     """
@@ -95,7 +95,7 @@ def _checked(call: Call, data: XlaOp, ids: XlaOp, room: int) -> tuple[XlaOp, Xla
 
 
 @lowering("SparseSegmentSum", "SparseSegmentMean", "SparseSegmentSqrtN")
-def _sparse_segments(call: Call, data: XlaOp, indices: XlaOp, ids: XlaOp) -> XlaOp:
+def _sparse_segments(call: OpCall, data: XlaOp, indices: XlaOp, ids: XlaOp) -> XlaOp:
     inside = (indices >= 0) & (indices < data.dims[0])
     truth = reduced(inside, range(len(indices.dims)), "And")
     require(call, truth, f"indices must be from 0 to {data.dims[0] - 1}")
@@ -103,7 +103,7 @@ def _sparse_segments(call: Call, data: XlaOp, indices: XlaOp, ids: XlaOp) -> Xla
 
 
 @lowering("DynamicStitch", "ParallelDynamicStitch")
-def _stitch(call: Call, indices: list[XlaOp], data: list[XlaOp]) -> XlaOp:
+def _stitch(call: OpCall, indices: list[XlaOp], data: list[XlaOp]) -> XlaOp:
     """The rows of several arrays at the positions given by indices; where several rows have the same
     position, the last one.
     """

@@ -17,7 +17,7 @@ from axla.tensorflow.ops.arrays import full, reshaped
 from axla.tensorflow.ops.common import of_rank, reduced
 from axla.tensorflow.ops.indexing import scattered, take
 from axla.tensorflow.records import lowering
-from axla.tensorflow.scope import Call
+from axla.tensorflow.scope import OpCall
 
 RECORDS = """
 Where: input:T T=type?DT_BOOL -> index:i64
@@ -42,7 +42,7 @@ def chosen(mask: XlaOp) -> tuple[XlaOp, XlaOp]:
     return order, reduced(ops.ConvertElementType(mask, np.int32), [0], "Add")
 
 
-def shortened(call: Call, rows: XlaOp, count: XlaOp) -> XlaOp:
+def shortened(call: OpCall, rows: XlaOp, count: XlaOp) -> XlaOp:
     """The first `count` rows of an array."""
     known = call.scope.known(count)
     if known is not None:
@@ -51,7 +51,7 @@ def shortened(call: Call, rows: XlaOp, count: XlaOp) -> XlaOp:
 
 
 @lowering("Where")
-def _where(call: Call, value: XlaOp) -> XlaOp:
+def _where(call: OpCall, value: XlaOp) -> XlaOp:
     dims = value.dims
     if not dims:
         call.fail("it is a scalar, wanted an array")
@@ -65,7 +65,7 @@ def _where(call: Call, value: XlaOp) -> XlaOp:
 
 
 @lowering("ListDiff")
-def _list_diff(call: Call, value: XlaOp, others: XlaOp) -> list[XlaOp]:
+def _list_diff(call: OpCall, value: XlaOp, others: XlaOp) -> list[XlaOp]:
     """The elements of a vector that do not occur in another one, and their positions."""
     of_rank(call, value, 1, "x")
     of_rank(call, others, 1, "y")
@@ -79,7 +79,7 @@ def _list_diff(call: Call, value: XlaOp, others: XlaOp) -> list[XlaOp]:
 
 
 @lowering("DynamicPartition")
-def _partition(call: Call, data: XlaOp, partitions: XlaOp) -> list[XlaOp]:
+def _partition(call: OpCall, data: XlaOp, partitions: XlaOp) -> list[XlaOp]:
     """The rows of each partition, by partition number."""
     rank = len(partitions.dims)
     if data.dims[:rank] != partitions.dims:
@@ -99,7 +99,7 @@ def _partition(call: Call, data: XlaOp, partitions: XlaOp) -> list[XlaOp]:
 
 
 @lowering("Unique", "UniqueV2", "UniqueWithCounts", "UniqueWithCountsV2")
-def _unique(call: Call, value: XlaOp, axis: XlaOp | None = None) -> list[XlaOp]:
+def _unique(call: OpCall, value: XlaOp, axis: XlaOp | None = None) -> list[XlaOp]:
     """The distinct elements, or parts along an axis, in order of first occurrence; for each element the
     number of its distinct value; and how often each occurs.
     """
@@ -146,7 +146,7 @@ def _keys(rows: XlaOp) -> list[XlaOp]:
     return [half[:, at] for at in range(width) for half in halves]
 
 
-def _groups(call: Call, keys: Sequence[XlaOp]) -> tuple[XlaOp, XlaOp]:
+def _groups(call: OpCall, keys: Sequence[XlaOp]) -> tuple[XlaOp, XlaOp]:
     """The positions of elements, ordered by keys, and for each the number of its group of equal elements."""
     if not keys:
         call.fail("parts along the axis have no elements")
@@ -163,7 +163,7 @@ def _groups(call: Call, keys: Sequence[XlaOp]) -> tuple[XlaOp, XlaOp]:
     return order, group
 
 
-def _before(call: Call, values: Sequence[XlaOp]) -> object:
+def _before(call: OpCall, values: Sequence[XlaOp]) -> object:
     """A comparator that orders by the first key that differs."""
     sub = call.builder.sub_builder("comparator")
     shapes = [Shape(value.dtype) for value in values for _ in range(2)]

@@ -16,7 +16,7 @@ from axla.tensorflow.ops.common import of_dims, of_rank
 from axla.tensorflow.ops.indexing import take
 from axla.tensorflow.ops.variables import assign, read
 from axla.tensorflow.records import lowering
-from axla.tensorflow.scope import Call
+from axla.tensorflow.scope import OpCall
 from axla.tensorflow.values import Variable
 
 _MASKS = "begin_mask=int?0 end_mask=int?0 ellipsis_mask=int?0 new_axis_mask=int?0 shrink_axis_mask=int?0"
@@ -42,7 +42,7 @@ class DimensionSlice:
     stride: int = 1
 
 
-def numbers(call: Call, value: XlaOp, what: str) -> list[Number]:
+def numbers(call: OpCall, value: XlaOp, what: str) -> list[Number]:
     """The elements of a vector, as Python numbers where they are known."""
     of_rank(call, value, 1, what)
     known = call.scope.known(value)
@@ -77,11 +77,11 @@ def _from_end(number: Number, size: Number) -> Number:
 # Which elements.
 
 
-def _mask(call: Call, name: str, at: int) -> bool:
+def _mask(call: OpCall, name: str, at: int) -> bool:
     return bool(call[name] >> at & 1)
 
 
-def _entries(call: Call, count: int, rank: int) -> list[tuple[int | None, bool]]:
+def _entries(call: OpCall, count: int, rank: int) -> list[tuple[int | None, bool]]:
     """For each dimension, and each new one: the number of its begin, end and stride operand (None where an
     ellipsis covers it), and whether the dimension is new.
     """
@@ -99,7 +99,7 @@ def _entries(call: Call, count: int, rank: int) -> list[tuple[int | None, bool]]
 
 
 def parts(
-    call: Call, dims: Sequence[Number], bounds: Sequence[int], begin: XlaOp, end: XlaOp, strides: XlaOp
+    call: OpCall, dims: Sequence[Number], bounds: Sequence[int], begin: XlaOp, end: XlaOp, strides: XlaOp
 ) -> tuple[list[DimensionSlice], list[int | None]]:
     """The elements along each dimension, and the dimensions of the result: those of the array that are kept,
     None for a new one.
@@ -125,7 +125,7 @@ def parts(
     return found, kept
 
 
-def _one(call: Call, given: tuple[Number, Number, int], size: Number, d: int) -> DimensionSlice:
+def _one(call: OpCall, given: tuple[Number, Number, int], size: Number, d: int) -> DimensionSlice:
     start, _, stride = given
     place = _from_end(start, size)
     if stride <= 0:
@@ -135,7 +135,7 @@ def _one(call: Call, given: tuple[Number, Number, int], size: Number, d: int) ->
     return DimensionSlice(place, 1, 1)
 
 
-def _range(call: Call, at: int, given: tuple[Number, Number, int], whole: DimensionSlice) -> DimensionSlice:
+def _range(call: OpCall, at: int, given: tuple[Number, Number, int], whole: DimensionSlice) -> DimensionSlice:
     (start, stop, stride), size = given, whole.count
     if not stride:
         call.fail("a stride is 0")
@@ -155,7 +155,7 @@ def _range(call: Call, at: int, given: tuple[Number, Number, int], whole: Dimens
 # Slices.
 
 
-def sliced(call: Call, value: XlaOp, found: Sequence[DimensionSlice]) -> XlaOp:
+def sliced(call: OpCall, value: XlaOp, found: Sequence[DimensionSlice]) -> XlaOp:
     """The elements in these slices."""
     low, high, steps, turned = [], [], [], []
     for d, part in enumerate(found):
@@ -176,7 +176,7 @@ def sliced(call: Call, value: XlaOp, found: Sequence[DimensionSlice]) -> XlaOp:
     return value
 
 
-def _dynamic(call: Call, value: XlaOp, d: int, part: DimensionSlice) -> XlaOp:
+def _dynamic(call: OpCall, value: XlaOp, d: int, part: DimensionSlice) -> XlaOp:
     """A slice along a dimension with a start or size computed at run time."""
     if isinstance(part.start, int) and part.start == 0 and part.bound == value.dims[d] and part.stride == 1:
         if value.shape.dynamic[d]:
@@ -190,14 +190,14 @@ def _dynamic(call: Call, value: XlaOp, d: int, part: DimensionSlice) -> XlaOp:
 
 
 @lowering("StridedSlice")
-def _strided_slice(call: Call, value: XlaOp, begin: XlaOp, end: XlaOp, strides: XlaOp) -> XlaOp:
+def _strided_slice(call: OpCall, value: XlaOp, begin: XlaOp, end: XlaOp, strides: XlaOp) -> XlaOp:
     found, kept = parts(call, wide_sizes(value), value.dims, begin, end, strides)
     whole = sliced(call, value, found)
     return whole if kept == list(range(len(value.dims))) else ops.Reshape(whole, _shown(whole.dims, kept))
 
 
 @lowering("Slice")
-def _slice(call: Call, value: XlaOp, begin: XlaOp, size: XlaOp) -> XlaOp:
+def _slice(call: OpCall, value: XlaOp, begin: XlaOp, size: XlaOp) -> XlaOp:
     rank, whole = len(value.dims), wide_sizes(value)
     of_dims(call, begin, [rank], "begin")
     of_dims(call, size, [rank], "size")
@@ -206,7 +206,7 @@ def _slice(call: Call, value: XlaOp, begin: XlaOp, size: XlaOp) -> XlaOp:
     return sliced(call, value, found)
 
 
-def _from(call: Call, start: Number, count: Number, size: Number, bound: int) -> DimensionSlice:
+def _from(call: OpCall, start: Number, count: Number, size: Number, bound: int) -> DimensionSlice:
     """`count` elements from `start` on; -1 means all remaining ones."""
     rest = size - start
     if isinstance(count, int):
@@ -224,7 +224,7 @@ def _from(call: Call, start: Number, count: Number, size: Number, bound: int) ->
 # Gradients and changes.
 
 
-def _placed(call: Call, dims: Sequence[int], found: Sequence[DimensionSlice], value: XlaOp) -> XlaOp:
+def _placed(call: OpCall, dims: Sequence[int], found: Sequence[DimensionSlice], value: XlaOp) -> XlaOp:
     """Zeros, with an array placed in these slices."""
     value = ops.Rev(value, [d for d, part in enumerate(found) if part.stride < 0])
     edges = []
@@ -250,7 +250,7 @@ def _low(part: DimensionSlice) -> Number:
     return part.start + (part.count - 1) * part.stride
 
 
-def _starts(call: Call, found: Sequence[DimensionSlice], is_placed: bool = False) -> list[XlaOp]:
+def _starts(call: OpCall, found: Sequence[DimensionSlice], is_placed: bool = False) -> list[XlaOp]:
     """The start of each slice; 0 for a dimension that is already placed."""
     lows = [_low(part) for part in found]
     lows = [0 if is_placed and isinstance(low, int) else low for low in lows]
@@ -258,7 +258,7 @@ def _starts(call: Call, found: Sequence[DimensionSlice], is_placed: bool = False
 
 
 @lowering("StridedSliceGrad")
-def _gradient(call: Call, shape: XlaOp, begin: XlaOp, end: XlaOp, strides: XlaOp, dy: XlaOp) -> XlaOp:
+def _gradient(call: OpCall, shape: XlaOp, begin: XlaOp, end: XlaOp, strides: XlaOp, dy: XlaOp) -> XlaOp:
     dims = shape_operand(call, shape)
     found, kept = parts(call, dims, dims, begin, end, strides)
     counts = _counts(found)
@@ -277,7 +277,7 @@ def _shown(counts: Sequence[int], kept: Sequence[int | None]) -> tuple[int, ...]
 
 
 @lowering("TensorStridedSliceUpdate")
-def _update(call: Call, target: XlaOp, begin: XlaOp, end: XlaOp, strides: XlaOp, value: XlaOp) -> XlaOp:
+def _update(call: OpCall, target: XlaOp, begin: XlaOp, end: XlaOp, strides: XlaOp, value: XlaOp) -> XlaOp:
     found, kept = parts(call, target.dims, target.dims, begin, end, strides)
     counts = _counts(found)
     if 0 in counts:
@@ -292,6 +292,6 @@ def _update(call: Call, target: XlaOp, begin: XlaOp, end: XlaOp, strides: XlaOp,
 
 @lowering("ResourceStridedSliceAssign")
 def _assign_slice(
-    call: Call, variable: Variable, begin: XlaOp, end: XlaOp, strides: XlaOp, value: XlaOp
+    call: OpCall, variable: Variable, begin: XlaOp, end: XlaOp, strides: XlaOp, value: XlaOp
 ) -> None:
     assign(call, variable, _update(call, read(call, variable), begin, end, strides, value))

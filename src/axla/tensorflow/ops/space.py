@@ -11,7 +11,7 @@ import axla.ops as ops
 from axla.builder.xla_builder import XlaOp
 from axla.tensorflow.ops.common import of_rank
 from axla.tensorflow.records import lowering
-from axla.tensorflow.scope import Call
+from axla.tensorflow.scope import OpCall
 
 RECORDS = """
 Pad: input:T paddings:Tpaddings Tpaddings=type?DT_INT32 -> output:T
@@ -28,7 +28,7 @@ SpaceToDepth DepthToSpace: input:T block_size=int>=2 data_format=vectors?NHWC ->
 """
 
 
-def edges(call: Call, value: XlaOp, count: int, what: str = "paddings") -> list[tuple[int, int]]:
+def edges(call: OpCall, value: XlaOp, count: int, what: str = "paddings") -> list[tuple[int, int]]:
     """The pairs of padding, low and high, that a constant gives for each of `count` dimensions."""
     found = call.constant(value, what)
     if found.shape != (count, 2) or (found < 0).any():
@@ -43,14 +43,14 @@ def padded(value: XlaOp, pads: Sequence[tuple[int, int]], number: XlaOp | None =
 
 
 @lowering("Pad", "PadV2")
-def _pad(call: Call, value: XlaOp, paddings: XlaOp, number: XlaOp | None = None) -> XlaOp:
+def _pad(call: OpCall, value: XlaOp, paddings: XlaOp, number: XlaOp | None = None) -> XlaOp:
     if number is not None:
         of_rank(call, number, 0, "constant_values")
     return padded(value, edges(call, paddings, len(value.dims)), number)
 
 
 @lowering("MirrorPad")
-def _mirror_pad(call: Call, value: XlaOp, paddings: XlaOp) -> XlaOp:
+def _mirror_pad(call: OpCall, value: XlaOp, paddings: XlaOp) -> XlaOp:
     skip = int(call["mode"] == "REFLECT")  # whether the last element is its own mirror image
     for d, (low, high) in enumerate(edges(call, paddings, len(value.dims))):
         size = value.dims[d]
@@ -62,13 +62,13 @@ def _mirror_pad(call: Call, value: XlaOp, paddings: XlaOp) -> XlaOp:
     return value
 
 
-def _check_mirror(call: Call, low: int, high: int, most: int) -> None:
+def _check_mirror(call: OpCall, low: int, high: int, most: int) -> None:
     if max(low, high) > max(most, 0):
         call.fail(f"paddings are {low} and {high}, at most {max(most, 0)} elements can be mirrored")
 
 
 @lowering("MirrorPadGrad")
-def _mirror_pad_grad(call: Call, value: XlaOp, paddings: XlaOp) -> XlaOp:
+def _mirror_pad_grad(call: OpCall, value: XlaOp, paddings: XlaOp) -> XlaOp:
     """Adds the gradients of elements that MirrorPad copied to those of their sources."""
     skip = int(call["mode"] == "REFLECT")
     for d, (low, high) in enumerate(edges(call, paddings, len(value.dims))):
@@ -88,7 +88,7 @@ def _mirror_pad_grad(call: Call, value: XlaOp, paddings: XlaOp) -> XlaOp:
 # Blocks.
 
 
-def _block_of(call: Call, value: XlaOp, shape: Sequence[XlaOp]) -> Sequence[int]:
+def _block_of(call: OpCall, value: XlaOp, shape: Sequence[XlaOp]) -> Sequence[int]:
     """The block sizes of the dimensions after the batch: an operand, or an attribute for two dimensions."""
     block = call.integers(shape[0], "block_shape") if shape else [call["block_size"]] * 2
     if len(value.dims) <= len(block) or min([*block, 1]) < 1:
@@ -97,7 +97,7 @@ def _block_of(call: Call, value: XlaOp, shape: Sequence[XlaOp]) -> Sequence[int]
 
 
 @lowering("SpaceToBatch", "SpaceToBatchND")
-def _to_batch(call: Call, value: XlaOp, *operands: XlaOp) -> XlaOp:
+def _to_batch(call: OpCall, value: XlaOp, *operands: XlaOp) -> XlaOp:
     """Moves the elements at each position of blocks to the batch."""
     *shape, paddings = operands
     block = _block_of(call, value, shape)
@@ -116,7 +116,7 @@ def _to_batch(call: Call, value: XlaOp, *operands: XlaOp) -> XlaOp:
 
 
 @lowering("BatchToSpace", "BatchToSpaceND")
-def _to_space(call: Call, value: XlaOp, *operands: XlaOp) -> XlaOp:
+def _to_space(call: OpCall, value: XlaOp, *operands: XlaOp) -> XlaOp:
     """Moves batch elements to the positions of blocks, and crops the result."""
     *shape, crops = operands
     block = _block_of(call, value, shape)
@@ -136,7 +136,7 @@ def _to_space(call: Call, value: XlaOp, *operands: XlaOp) -> XlaOp:
 
 
 @lowering("SpaceToDepth", "DepthToSpace")
-def _depth(call: Call, value: XlaOp) -> XlaOp:
+def _depth(call: OpCall, value: XlaOp) -> XlaOp:
     """Moves the elements of a block to channels, or channels to the elements of a block. NCHW_VECT_C has
     vectors of 4 channels in the last dimension.
     """
@@ -152,7 +152,7 @@ def _depth(call: Call, value: XlaOp) -> XlaOp:
     return ops.Transpose(found, np.argsort(order).tolist())
 
 
-def _blocks_to_depth(call: Call, value: XlaOp) -> XlaOp:
+def _blocks_to_depth(call: OpCall, value: XlaOp) -> XlaOp:
     (batch, height, width, depth), n = value.dims, call["block_size"]
     if height % n or width % n:
         call.fail(f"height {height} or width {width} is not a multiple of block_size {n}")
@@ -161,7 +161,7 @@ def _blocks_to_depth(call: Call, value: XlaOp) -> XlaOp:
     return ops.Reshape(found, [batch, height // n, width // n, n * n * depth])
 
 
-def _depth_to_blocks(call: Call, value: XlaOp) -> XlaOp:
+def _depth_to_blocks(call: OpCall, value: XlaOp) -> XlaOp:
     (batch, height, width, depth), n = value.dims, call["block_size"]
     if depth % (n * n):
         call.fail(f"{depth} channels are not a multiple of the square of block_size {n}")

@@ -8,7 +8,7 @@ import axla.ops as ops
 from axla.builder.xla_builder import XlaOp
 from axla.tensorflow.ops.common import widened
 from axla.tensorflow.records import lowering
-from axla.tensorflow.scope import Call, matched
+from axla.tensorflow.scope import OpCall, matched
 
 RECORDS = """
 Erf Erfc Lgamma Digamma BesselI0e BesselI1e: x:T -> y:T ; hlo
@@ -25,20 +25,20 @@ Betainc: a:T b:T x:T -> z:T ; hlo RegularizedIncompleteBeta
 
 
 @lowering("Ndtri")
-def _ndtri(call: Call, x: XlaOp) -> XlaOp:
+def _ndtri(call: OpCall, x: XlaOp) -> XlaOp:
     """The quantile function of the normal distribution."""
     return ops.ErfInv(2 * x - 1) * math.sqrt(2)
 
 
 @lowering("BesselI0", "BesselI1")
-def _bessel(call: Call, x: XlaOp) -> XlaOp:
+def _bessel(call: OpCall, x: XlaOp) -> XlaOp:
     wide = widened(x)
     scaled = ops.BesselI0e(wide) if call.node.op == "BesselI0" else ops.BesselI1e(wide)
     return ops.ConvertElementType(ops.Exp(abs(wide)) * scaled, x.dtype)
 
 
 @lowering("Igamma", "Igammac")
-def _igamma(call: Call, a: XlaOp, x: XlaOp) -> XlaOp:
+def _igamma(call: OpCall, a: XlaOp, x: XlaOp) -> XlaOp:
     """The regularized incomplete gamma functions (lower and upper). Where `a` is not positive, the lower one
     is NaN and the upper one 1; the upper one is also 1 where x is not positive.
     """

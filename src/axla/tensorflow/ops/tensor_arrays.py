@@ -11,7 +11,7 @@ from axla.tensorflow.lists import ListType, TensorList, empty
 from axla.tensorflow.ops import lists
 from axla.tensorflow.ops.common import of_dims
 from axla.tensorflow.records import lowering
-from axla.tensorflow.scope import Call
+from axla.tensorflow.scope import OpCall
 from axla.tensorflow.values import Resource
 
 RECORDS = """
@@ -36,18 +36,18 @@ _FLOW = np.float32(0)
 
 
 @dataclass(slots=True, eq=False)
-class Held(Resource):
+class StackOrArray(Resource):
     """A stack or tensor array: `dtype` is the name of the type of its elements."""
 
     dtype: str = ""
     grows: bool = False
 
 
-def _contents(call: Call, handle: Resource, attribute: str, indices: XlaOp | None = None) -> TensorList:
+def _contents(call: OpCall, handle: Resource, attribute: str, indices: XlaOp | None = None) -> TensorList:
     """The list of a handle, with elements of the attribute's type; enlarged to contain all indices, if it
     grows.
     """
-    if not isinstance(handle, Held):
+    if not isinstance(handle, StackOrArray):
         call.fail(f"'{handle.name}' is not a stack and no array of tensors")
     if handle.dtype != call[attribute]:
         call.fail(f"'{handle.name}' has elements of {handle.dtype}, found {call[attribute]}")
@@ -60,30 +60,30 @@ def _contents(call: Call, handle: Resource, attribute: str, indices: XlaOp | Non
 
 
 @lowering("TensorArrayV3")
-def _array(call: Call, size: XlaOp) -> list[object]:
+def _array(call: OpCall, size: XlaOp) -> list[object]:
     count = call.integer(size, "the size of an array of tensors")
     element = lists.element_of(call, "dtype", call["element_shape"])
-    made = Held(call.node.name, dtype=call["dtype"], grows=call["dynamic_size"])
+    made = StackOrArray(call.node.name, dtype=call["dtype"], grows=call["dynamic_size"])
     call.scope.state[made] = lists.reserved(call, count, element).sealed()
     return [made, _FLOW]
 
 
 @lowering("TensorArrayGradV3")
-def _gradient(call: Call, handle: Held, flow: XlaOp) -> list[object]:
+def _gradient(call: OpCall, handle: StackOrArray, flow: XlaOp) -> list[object]:
     made = handle.gradients.get(call["source"])
     if made is None:
         name = f"{handle.name}/{call['source']}"
-        made = handle.gradients[call["source"]] = Held(name, origin=handle, dtype=handle.dtype)
+        made = handle.gradients[call["source"]] = StackOrArray(name, origin=handle, dtype=handle.dtype)
     if not call.scope.has(made):
         call.scope.state[made] = empty(call.builder, call.scope.read(handle).type)
     return [made, flow]
 
 
 @lowering("TensorArrayWriteV3")
-def _write(call: Call, handle: Held, index: XlaOp, value: XlaOp, flow: XlaOp) -> XlaOp:
+def _write(call: OpCall, handle: StackOrArray, index: XlaOp, value: XlaOp, flow: XlaOp) -> XlaOp:
     contents = _contents(call, handle, "T", index)
     if handle.origin is not None and contents.type.element is not None:
-        before = lists.element_at(call, contents, index)
+        before = lists.item_at(call, contents, index)
         assert isinstance(before, XlaOp)
         of_dims(call, value, before.dims, "value")
         value = _sum(before, value)
@@ -96,30 +96,30 @@ def _sum(one: XlaOp, other: XlaOp) -> XlaOp:
 
 
 @lowering("TensorArrayReadV3")
-def _read(call: Call, handle: Held, index: XlaOp, flow: XlaOp) -> XlaOp | TensorList:
-    return lists.element_at(call, _contents(call, handle, "dtype"), index)
+def _read(call: OpCall, handle: StackOrArray, index: XlaOp, flow: XlaOp) -> XlaOp | TensorList:
+    return lists.item_at(call, _contents(call, handle, "dtype"), index)
 
 
 @lowering("TensorArrayGatherV3")
-def _gather(call: Call, handle: Held, indices: XlaOp, flow: XlaOp) -> XlaOp:
+def _gather(call: OpCall, handle: StackOrArray, indices: XlaOp, flow: XlaOp) -> XlaOp:
     element = lists.element_of(call, "dtype", call["element_shape"])
     return lists.gathered(call, _contents(call, handle, "dtype"), indices, element)
 
 
 @lowering("TensorArrayScatterV3")
-def _scatter(call: Call, handle: Held, indices: XlaOp, value: XlaOp, flow: XlaOp) -> XlaOp:
+def _scatter(call: OpCall, handle: StackOrArray, indices: XlaOp, value: XlaOp, flow: XlaOp) -> XlaOp:
     contents = _contents(call, handle, "T", indices)
     call.scope.state[handle] = lists.scattered(call, contents, indices, value, adds=handle.origin is not None)
     return flow
 
 
 @lowering("TensorArrayConcatV3")
-def _concat(call: Call, handle: Held, flow: XlaOp) -> list[object]:
+def _concat(call: OpCall, handle: StackOrArray, flow: XlaOp) -> list[object]:
     return lists.concatenated(call, lists.stacked(call, _contents(call, handle, "dtype"), None))
 
 
 @lowering("TensorArraySplitV3")
-def _split(call: Call, handle: Held, value: XlaOp, lengths: XlaOp, flow: XlaOp) -> XlaOp:
+def _split(call: OpCall, handle: StackOrArray, value: XlaOp, lengths: XlaOp, flow: XlaOp) -> XlaOp:
     contents = _contents(call, handle, "T")
     pieces = lists.split(call, value, None, lengths)
     if handle.grows and pieces.type.room > contents.type.room:
@@ -133,7 +133,7 @@ def _split(call: Call, handle: Held, value: XlaOp, lengths: XlaOp, flow: XlaOp) 
 
 
 @lowering("TensorArraySizeV3")
-def _size(call: Call, handle: Held, flow: XlaOp) -> np.ndarray:
+def _size(call: OpCall, handle: StackOrArray, flow: XlaOp) -> np.ndarray:
     return np.asarray(call.scope.read(handle).type.room, np.int32)
 
 
@@ -141,20 +141,20 @@ def _size(call: Call, handle: Held, flow: XlaOp) -> np.ndarray:
 
 
 @lowering("StackV2")
-def _stack(call: Call, most: XlaOp) -> Held:
-    made = Held(call.node.name, dtype=call["elem_type"])
+def _stack(call: OpCall, most: XlaOp) -> StackOrArray:
+    made = StackOrArray(call.node.name, dtype=call["elem_type"])
     room = call.integer(most, "the number of elements that a stack can have")
     call.scope.state[made] = empty(call.builder, ListType(max(room, 0), None, 0, room >= 0))
     return made
 
 
 @lowering("StackPushV2")
-def _push(call: Call, handle: Held, value: XlaOp) -> XlaOp:
+def _push(call: OpCall, handle: StackOrArray, value: XlaOp) -> XlaOp:
     call.scope.state[handle] = lists.pushed(call, _contents(call, handle, "T"), value)
     return value
 
 
 @lowering("StackPopV2")
-def _pop(call: Call, handle: Held) -> object:
+def _pop(call: OpCall, handle: StackOrArray) -> object:
     call.scope.state[handle], value = lists.popped(call, _contents(call, handle, "elem_type"))
     return value

@@ -13,7 +13,7 @@ from axla.builder.xla_builder import XlaOp
 from axla.tensorflow.ops.common import of_dims
 from axla.tensorflow.ops.variables import assign, read
 from axla.tensorflow.records import lowering
-from axla.tensorflow.scope import Call
+from axla.tensorflow.scope import OpCall
 from axla.tensorflow.values import GraphValue, Variable
 
 RECORDS = """
@@ -44,7 +44,7 @@ ResourceApplyFtrlV2: var:resource accum:resource linear:resource grad:T lr:T l1:
 
 # Steps. Each takes an object with the operands, variables as their contents, and gives the new contents.
 
-OptimizerStep = Callable[[Call, Any], Sequence[XlaOp]]
+OptimizerStep = Callable[[OpCall, Any], Sequence[XlaOp]]
 _STEPS: dict[str, OptimizerStep] = {}
 
 
@@ -60,7 +60,7 @@ def _step(*names: str) -> Callable[[OptimizerStep], OptimizerStep]:
     return register
 
 
-def _apply(call: Call, *operands: GraphValue) -> None:
+def _apply(call: OpCall, *operands: GraphValue) -> None:
     assert call.node.record is not None
     found = SimpleNamespace()
     dims = read(call, operands[0]).dims
@@ -75,17 +75,17 @@ def _apply(call: Call, *operands: GraphValue) -> None:
 
 
 @_step("GradientDescent")
-def _gradient_descent(call: Call, o: Any) -> Sequence[XlaOp]:
+def _gradient_descent(call: OpCall, o: Any) -> Sequence[XlaOp]:
     return [o.var - o.alpha * o.delta]
 
 
 @_step("ProximalGradientDescent")
-def _proximal_descent(call: Call, o: Any) -> Sequence[XlaOp]:
+def _proximal_descent(call: OpCall, o: Any) -> Sequence[XlaOp]:
     return [_proximal(o, o.alpha, o.delta)]
 
 
 @_step("ProximalAdagrad")
-def _proximal_adagrad(call: Call, o: Any) -> Sequence[XlaOp]:
+def _proximal_adagrad(call: OpCall, o: Any) -> Sequence[XlaOp]:
     accum = o.accum + o.grad * o.grad
     return _proximal(o, o.lr * ops.Rsqrt(accum), o.grad), accum
 
@@ -101,7 +101,7 @@ def _shrunk(value: XlaOp, by: XlaOp) -> XlaOp:
 
 
 @_step("Momentum")
-def _momentum(call: Call, o: Any) -> Sequence[XlaOp]:
+def _momentum(call: OpCall, o: Any) -> Sequence[XlaOp]:
     accum = o.accum * o.momentum + o.grad
     if call["use_nesterov"]:
         return o.var - (o.grad * o.lr + accum * o.momentum * o.lr), accum
@@ -109,14 +109,14 @@ def _momentum(call: Call, o: Any) -> Sequence[XlaOp]:
 
 
 @_step("KerasMomentum")
-def _keras_momentum(call: Call, o: Any) -> Sequence[XlaOp]:
+def _keras_momentum(call: OpCall, o: Any) -> Sequence[XlaOp]:
     accum = o.accum * o.momentum - o.grad * o.lr
     ahead = accum * o.momentum - o.grad * o.lr if call["use_nesterov"] else accum
     return o.var + ahead, accum
 
 
 @_step("Adagrad", "AdagradV2")
-def _adagrad(call: Call, o: Any) -> Sequence[XlaOp]:
+def _adagrad(call: OpCall, o: Any) -> Sequence[XlaOp]:
     accum = o.accum + o.grad * o.grad if call["update_slots"] else o.accum
     if call.node.op == "ResourceApplyAdagrad":
         return o.var - o.grad * o.lr * ops.Rsqrt(accum), accum
@@ -124,7 +124,7 @@ def _adagrad(call: Call, o: Any) -> Sequence[XlaOp]:
 
 
 @_step("AdagradDA")
-def _adagrad_da(call: Call, o: Any) -> Sequence[XlaOp]:
+def _adagrad_da(call: OpCall, o: Any) -> Sequence[XlaOp]:
     step = ops.ConvertElementType(o.global_step, o.var.dtype)
     total = o.gradient_accumulator + o.grad
     squares = o.gradient_squared_accumulator + o.grad * o.grad
@@ -133,14 +133,14 @@ def _adagrad_da(call: Call, o: Any) -> Sequence[XlaOp]:
 
 
 @_step("Adadelta")
-def _adadelta(call: Call, o: Any) -> Sequence[XlaOp]:
+def _adadelta(call: OpCall, o: Any) -> Sequence[XlaOp]:
     accum = o.rho * o.accum + (1 - o.rho) * (o.grad * o.grad)
     update = ops.Sqrt(o.accum_update + o.epsilon) * ops.Rsqrt(accum + o.epsilon) * o.grad
     return o.var - update * o.lr, accum, o.rho * o.accum_update + (1 - o.rho) * (update * update)
 
 
 @_step("Adam")
-def _adam(call: Call, o: Any) -> Sequence[XlaOp]:
+def _adam(call: OpCall, o: Any) -> Sequence[XlaOp]:
     rate = o.lr * ops.Sqrt(1 - o.beta2_power) / (1 - o.beta1_power)
     m = o.m + (o.grad - o.m) * (1 - o.beta1)
     v = o.v + (o.grad * o.grad - o.v) * (1 - o.beta2)
@@ -149,14 +149,14 @@ def _adam(call: Call, o: Any) -> Sequence[XlaOp]:
 
 
 @_step("AdaMax")
-def _adamax(call: Call, o: Any) -> Sequence[XlaOp]:
+def _adamax(call: OpCall, o: Any) -> Sequence[XlaOp]:
     m = o.beta1 * o.m + (1 - o.beta1) * o.grad
     v = ops.Max(o.beta2 * o.v, ops.Abs(o.grad))
     return o.var - o.lr / (1 - o.beta1_power) * (m / (v + o.epsilon)), m, v
 
 
 @_step("AddSign", "PowerSign")
-def _sign(call: Call, o: Any) -> Sequence[XlaOp]:
+def _sign(call: OpCall, o: Any) -> Sequence[XlaOp]:
     m = o.m * o.beta + o.grad * (1 - o.beta)
     signs = o.sign_decay * ops.Sign(o.grad) * ops.Sign(m)
     is_sum = call.node.op == "ResourceApplyAddSign"
@@ -165,14 +165,14 @@ def _sign(call: Call, o: Any) -> Sequence[XlaOp]:
 
 
 @_step("RMSProp")
-def _rms_prop(call: Call, o: Any) -> Sequence[XlaOp]:
+def _rms_prop(call: OpCall, o: Any) -> Sequence[XlaOp]:
     ms = o.ms + (o.grad * o.grad - o.ms) * (1 - o.rho)
     mom = o.mom * o.momentum + o.grad * o.lr * ops.Rsqrt(ms + o.epsilon)
     return o.var - mom, ms, mom
 
 
 @_step("CenteredRMSProp")
-def _centered_rms_prop(call: Call, o: Any) -> Sequence[XlaOp]:
+def _centered_rms_prop(call: OpCall, o: Any) -> Sequence[XlaOp]:
     ms = o.ms + (o.grad * o.grad - o.ms) * (1 - o.rho)
     mg = o.mg + (o.grad - o.mg) * (1 - o.rho)
     mom = o.mom * o.momentum + o.grad * o.lr * ops.Rsqrt(ms - mg * mg + o.epsilon)
@@ -180,7 +180,7 @@ def _centered_rms_prop(call: Call, o: Any) -> Sequence[XlaOp]:
 
 
 @_step("Ftrl", "FtrlV2")
-def _ftrl(call: Call, o: Any) -> Sequence[XlaOp]:
+def _ftrl(call: OpCall, o: Any) -> Sequence[XlaOp]:
     """A step of the "follow the regularized leader" optimizer."""
     is_first = call.node.op == "ResourceApplyFtrl"
     gradient = o.grad if is_first else o.grad + 2 * o.l2_shrinkage * o.var

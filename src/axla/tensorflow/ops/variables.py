@@ -9,7 +9,7 @@ import numpy as np
 from axla.builder.xla_builder import XlaOp
 from axla.tensorflow.ops.common import of_dims
 from axla.tensorflow.records import lowering
-from axla.tensorflow.scope import Call
+from axla.tensorflow.scope import OpCall
 from axla.tensorflow.types import dtype_of, fits
 from axla.tensorflow.values import VARIABLES, Reference, Resource, Variable
 
@@ -30,12 +30,12 @@ IsVariableInitialized: ref:&dtype -> is_initialized:DT_BOOL
 
 
 @lowering(*VARIABLES)
-def _variable(call: Call) -> Variable | None:
+def _variable(call: OpCall) -> Variable | None:
     return call.scope.importer.variable(call.node)
 
 
 @lowering("ReadVariableOp")
-def read(call: Call, variable: Variable) -> XlaOp:
+def read(call: OpCall, variable: Variable) -> XlaOp:
     """The value of a variable, which must have the type given by the node."""
     value, attribute = call.scope.read(variable), "T" if "T" in call.attributes else "dtype"
     if value.dtype is not call.dtype(attribute):
@@ -44,7 +44,7 @@ def read(call: Call, variable: Variable) -> XlaOp:
 
 
 @lowering("AssignVariableOp")
-def assign(call: Call, variable: Variable, value: XlaOp) -> None:
+def assign(call: OpCall, variable: Variable, value: XlaOp) -> None:
     """Assigns a value to a variable; VerifyError where its type or shape differs."""
     if dtype_of(variable.dtype, f"'{variable.name}'") is not value.dtype:
         call.fail(f"'{variable.name}' is {variable.dtype}, its new value is {value.dtype.name}")
@@ -54,7 +54,7 @@ def assign(call: Call, variable: Variable, value: XlaOp) -> None:
 
 
 @lowering("Assign")
-def _assign_reference(call: Call, variable: Reference, value: XlaOp) -> Reference:
+def _assign_reference(call: OpCall, variable: Reference, value: XlaOp) -> Reference:
     if call["validate_shape"]:
         assign(call, variable, value)
     else:
@@ -63,7 +63,7 @@ def _assign_reference(call: Call, variable: Reference, value: XlaOp) -> Referenc
 
 
 @lowering("AssignAdd", "AssignSub", "AssignAddVariableOp", "AssignSubVariableOp")
-def _assign_changed(call: Call, variable: Variable, value: XlaOp) -> Sequence[Variable]:
+def _assign_changed(call: OpCall, variable: Variable, value: XlaOp) -> Sequence[Variable]:
     """Adds to a variable, or subtracts from it; returns its reference, where a reference was given."""
     before = read(call, variable)
     of_dims(call, value, before.dims, f"the change of '{variable.name}'")
@@ -72,5 +72,5 @@ def _assign_changed(call: Call, variable: Variable, value: XlaOp) -> Sequence[Va
 
 
 @lowering("VarIsInitializedOp", "IsVariableInitialized")
-def _is_initialized(call: Call, resource: Resource) -> np.ndarray:
+def _is_initialized(call: OpCall, resource: Resource) -> np.ndarray:
     return np.asarray(call.scope.has(resource))

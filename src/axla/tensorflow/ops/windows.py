@@ -10,7 +10,7 @@ from axla.builder.xla_builder import XlaOp
 from axla.core.dataclass import dataclass
 from axla.core.errors import UnsupportedError
 from axla.tensorflow.ops.common import of_rank
-from axla.tensorflow.scope import Call
+from axla.tensorflow.scope import OpCall
 
 _FEATURES_LAST = ("NHWC", "NDHWC", "CHANNELS_LAST")
 VECTORS = "NCHW_VECT_C"
@@ -46,7 +46,7 @@ def format_of(name: str, rank: int) -> ImageFormat:
     return ImageFormat(1, tuple(range(2, rank)))
 
 
-def numbers_of(call: Call, numbers: Sequence[int], rank: int, what: str) -> tuple[int, ...]:
+def numbers_of(call: OpCall, numbers: Sequence[int], rank: int, what: str) -> tuple[int, ...]:
     """One positive number for each dimension."""
     if len(numbers) != rank or any(number < 1 for number in numbers):
         call.fail(f"{what} are {list(numbers)}, wanted {rank} positive numbers")
@@ -60,7 +60,7 @@ def only_spatial(numbers: Sequence[int], form: ImageFormat, what: str) -> None:
 
 
 def steps_of(
-    call: Call, dims: Sequence[int], sizes: Sequence[int], strides: Sequence[int], dilations: Sequence[int]
+    call: OpCall, dims: Sequence[int], sizes: Sequence[int], strides: Sequence[int], dilations: Sequence[int]
 ) -> list[WindowSteps]:
     """The windows of all dimensions: each argument has a number for each dimension. Padding comes from the
     attributes `padding` and `explicit_paddings`, which has pairs for the dimensions.
@@ -81,7 +81,7 @@ def steps_of(
     return found
 
 
-def _explicit(call: Call, rank: int) -> list[tuple[int, int]]:
+def _explicit(call: OpCall, rank: int) -> list[tuple[int, int]]:
     """The pair of explicit padding for each dimension; zeros where padding is not explicit."""
     given: Any = call.attributes.get("explicit_paddings", ())
     if call["padding"] != "EXPLICIT":
@@ -93,7 +93,7 @@ def _explicit(call: Call, rank: int) -> list[tuple[int, int]]:
     return list(zip(given[::2], given[1::2], strict=True))
 
 
-def joined_vectors(call: Call, value: XlaOp) -> XlaOp:
+def joined_vectors(call: OpCall, value: XlaOp) -> XlaOp:
     """Converts images from NCHW_VECT_C to NCHW."""
     of_rank(call, value, 5, "images in vectors")
     n, c, h, w, size = value.dims

@@ -18,7 +18,7 @@ from axla.tensorflow.ops.arrays import shape_operand
 from axla.tensorflow.ops.common import of_dims
 from axla.tensorflow.ops.random import algorithm_of
 from axla.tensorflow.records import lowering
-from axla.tensorflow.scope import Call
+from axla.tensorflow.scope import OpCall
 from axla.tensorflow.types import dtype_of
 
 RECORDS = """
@@ -52,34 +52,34 @@ XlaCustomCallV2: operands:operand_dtypes call_target_name=string backend_config=
 """
 
 
-def message(call: Call, attribute: str, name: str) -> dict[str, Any]:
+def message(call: OpCall, attribute: str, name: str) -> dict[str, Any]:
     """The message in an attribute of bytes."""
     return decode(call[attribute].encode("utf-8", "surrogateescape"), name)
 
 
-def dimension_numbers(call: Call, kind: type[Any]) -> Any:
+def dimension_numbers(call: OpCall, kind: type[Any]) -> Any:
     """The record for the message in the attribute `dimension_numbers`."""
     return kind(**message(call, "dimension_numbers", kind.__name__))
 
 
-def _precision(call: Call) -> ops.PrecisionConfig:
+def _precision(call: OpCall) -> ops.PrecisionConfig:
     names = message(call, "precision_config", "PrecisionConfig").get("operand_precision", ())
     return records.PrecisionConfig([records.PrecisionConfig_Precision[name] for name in names])
 
 
 @lowering("XlaDot", "XlaDotV2")
-def _dot(call: Call, left: XlaOp, right: XlaOp) -> XlaOp:
+def _dot(call: OpCall, left: XlaOp, right: XlaOp) -> XlaOp:
     numbers = dimension_numbers(call, records.DotDimensionNumbers)
     return ops.DotGeneral(left, right, numbers, _precision(call), _result_type(call))
 
 
-def _result_type(call: Call) -> object:
+def _result_type(call: OpCall) -> object:
     return call.dtype("T" if "T" in call.attributes else "preferred_element_type")
 
 
 @lowering("XlaConv", "XlaConvV2")
 def _conv(
-    call: Call, left: XlaOp, right: XlaOp, strides: XlaOp, padding: XlaOp, lhs_dilation: XlaOp,
+    call: OpCall, left: XlaOp, right: XlaOp, strides: XlaOp, padding: XlaOp, lhs_dilation: XlaOp,
     rhs_dilation: XlaOp, groups: XlaOp,
 ) -> XlaOp:  # fmt: skip
     found = message(call, "dimension_numbers", "ConvolutionDimensionNumbers")
@@ -93,7 +93,7 @@ def _conv(
     )  # fmt: skip
 
 
-def pairs(call: Call, padding: XlaOp) -> list[tuple[int, int]]:
+def pairs(call: OpCall, padding: XlaOp) -> list[tuple[int, int]]:
     """The padding before and after each dimension."""
     found = call.constant(padding, "padding")
     if found.ndim != 2 or found.shape[1] != 2:
@@ -102,14 +102,14 @@ def pairs(call: Call, padding: XlaOp) -> list[tuple[int, int]]:
 
 
 @lowering("XlaGather")
-def _gather(call: Call, value: XlaOp, starts: XlaOp, sizes: XlaOp) -> XlaOp:
+def _gather(call: OpCall, value: XlaOp, starts: XlaOp, sizes: XlaOp) -> XlaOp:
     numbers = dimension_numbers(call, records.GatherDimensionNumbers)
     windows = call.integers(sizes, "slice_sizes")
     return ops.Gather(value, starts, numbers, windows, call["indices_are_sorted"])
 
 
 @lowering("XlaPad")
-def _pad(call: Call, value: XlaOp, padding: XlaOp, low: XlaOp, high: XlaOp, interior: XlaOp) -> XlaOp:
+def _pad(call: OpCall, value: XlaOp, padding: XlaOp, low: XlaOp, high: XlaOp, interior: XlaOp) -> XlaOp:
     edges = [call.integers(operand, "the padding") for operand in (low, high, interior)]
     if {len(sizes) for sizes in edges} != {len(value.dims)}:
         call.fail(f"there are {[len(sizes) for sizes in edges]} numbers for {len(value.dims)} dimensions")
@@ -117,36 +117,36 @@ def _pad(call: Call, value: XlaOp, padding: XlaOp, low: XlaOp, high: XlaOp, inte
 
 
 @lowering("XlaDynamicSlice")
-def _dynamic_slice(call: Call, value: XlaOp, starts: XlaOp, sizes: XlaOp) -> XlaOp:
+def _dynamic_slice(call: OpCall, value: XlaOp, starts: XlaOp, sizes: XlaOp) -> XlaOp:
     of_dims(call, starts, [len(value.dims)], "start_indices")
     return ops.DynamicSlice(value, starts, call.integers(sizes, "size_indices"))
 
 
 @lowering("XlaDynamicUpdateSlice")
-def _dynamic_update_slice(call: Call, value: XlaOp, update: XlaOp, starts: XlaOp) -> XlaOp:
+def _dynamic_update_slice(call: OpCall, value: XlaOp, update: XlaOp, starts: XlaOp) -> XlaOp:
     of_dims(call, starts, [len(value.dims)], "indices")
     return ops.DynamicUpdateSlice(value, update, starts)
 
 
 @lowering("XlaSort", "XlaKeyValueSort")
-def _sort(call: Call, *operands: XlaOp) -> XlaOp:
+def _sort(call: OpCall, *operands: XlaOp) -> XlaOp:
     return ops.Sort(call.builder, operands)
 
 
 @lowering("XlaReducePrecision")
-def _reduce_precision(call: Call, value: XlaOp) -> XlaOp:
+def _reduce_precision(call: OpCall, value: XlaOp) -> XlaOp:
     exponent, mantissa = call["exponent_bits"], call["mantissa_bits"]
     return ops.ReducePrecision(value, exponent_bits=exponent, mantissa_bits=mantissa)
 
 
 @lowering("XlaRngBitGenerator")
-def _bits(call: Call, algorithm: XlaOp, state: XlaOp, shape: XlaOp) -> XlaOp:
+def _bits(call: OpCall, algorithm: XlaOp, state: XlaOp, shape: XlaOp) -> XlaOp:
     wanted = Shape(call.dtype("dtype"), shape_operand(call, shape))
     return ops.RngBitGenerator(algorithm_of(call, algorithm), state, wanted)
 
 
 @lowering("XlaOptimizationBarrier")
-def _barrier(call: Call, values: list[XlaOp]) -> XlaOp:
+def _barrier(call: OpCall, values: list[XlaOp]) -> XlaOp:
     return ops.OptimizationBarrier(ops.Tuple(call.builder, values))
 
 
@@ -154,14 +154,14 @@ def _barrier(call: Call, values: list[XlaOp]) -> XlaOp:
 
 
 @lowering("XlaSetBound")
-def _set_bound(call: Call, value: XlaOp, bound: XlaOp) -> XlaOp:
+def _set_bound(call: OpCall, value: XlaOp, bound: XlaOp) -> XlaOp:
     """Returns the value: a bound is a hint for the compiler, and changes no result."""
     call.integer(bound, "the bound")
     return value
 
 
 @lowering("XlaSetDynamicDimensionSize", "XlaRemoveDynamicDimensionSize")
-def _set_size(call: Call, value: XlaOp, dimension: XlaOp, *size: XlaOp) -> XlaOp:
+def _set_size(call: OpCall, value: XlaOp, dimension: XlaOp, *size: XlaOp) -> XlaOp:
     place = call.axis(call.integer(dimension, "dim_index"), len(value.dims), "dim_index")
     if size:
         return ops.SetDimensionSize(value, size[0], place)
@@ -172,7 +172,7 @@ def _set_size(call: Call, value: XlaOp, dimension: XlaOp, *size: XlaOp) -> XlaOp
 
 
 @lowering("XlaDequantize")
-def _dequantize(call: Call, value: XlaOp) -> XlaOp:
+def _dequantize(call: OpCall, value: XlaOp) -> XlaOp:
     """Numbers in a range, given as quantization steps: four bytes in each element, the highest byte first."""
     if call["mode"] != "MIN_COMBINED":
         raise UnsupportedError(f"mode {call['mode']}")
@@ -195,13 +195,13 @@ def _dequantize(call: Call, value: XlaOp) -> XlaOp:
 
 
 @lowering("XlaCustomCall")
-def _custom_call(call: Call, values: list[XlaOp]) -> XlaOp:
+def _custom_call(call: OpCall, values: list[XlaOp]) -> XlaOp:
     shape = shape_of(call, call["dtype"], call["shape"])
     return ops.CustomCall(call.builder, call["target_name"], values, shape, call["backend_config"])
 
 
 @lowering("XlaCustomCallV2")
-def _custom_call_v2(call: Call, values: list[XlaOp]) -> XlaOp:
+def _custom_call_v2(call: OpCall, values: list[XlaOp]) -> XlaOp:
     types, dims, name = call["result_dtypes"], call["result_shapes"], call["call_target_name"]
     if len(types) != len(dims):
         call.fail(f"there are {len(types)} types and {len(dims)} shapes of results")
@@ -210,7 +210,7 @@ def _custom_call_v2(call: Call, values: list[XlaOp]) -> XlaOp:
     return ops.CustomCall(call.builder, name, values, shape, config, effect)
 
 
-def shape_of(call: Call, type_: str, dims: Sequence[int] | None) -> Shape:
+def shape_of(call: OpCall, type_: str, dims: Sequence[int] | None) -> Shape:
     """The shape of a result, which must be known."""
     if dims is None or -1 in dims:
         call.fail(f"the shape of a result is not known: {dims}")

@@ -16,7 +16,7 @@ from axla.stablehlo.modules import entry_of, import_source
 from axla.tensorflow.attributes import Callee
 from axla.tensorflow.ops.xla import dimension_numbers, pairs
 from axla.tensorflow.records import lowering
-from axla.tensorflow.scope import Call
+from axla.tensorflow.scope import OpCall
 from axla.tensorflow.values import GraphValue, leaves
 
 RECORDS = """
@@ -36,7 +36,7 @@ SymbolicGradient: input:Tin Tin=types>=1 Tout=types>=1 f=func -> output:Tout
 """
 
 
-def computation(call: Call, attribute: str, types: Sequence[DType]) -> XlaComputation:
+def computation(call: OpCall, attribute: str, types: Sequence[DType]) -> XlaComputation:
     """The function named by an attribute, as a computation on scalars of these types."""
     graph = call.function(attribute)
     region = call.scope.inner(graph.name)
@@ -51,12 +51,12 @@ def computation(call: Call, attribute: str, types: Sequence[DType]) -> XlaComput
 
 
 @lowering("XlaReduce")
-def _reduce(call: Call, value: XlaOp, initial: XlaOp) -> XlaOp | Sequence[XlaOp]:
+def _reduce(call: OpCall, value: XlaOp, initial: XlaOp) -> XlaOp | Sequence[XlaOp]:
     return _variadic_reduce(call, [value], [initial])
 
 
 @lowering("XlaVariadicReduce", "XlaVariadicReduceV2")
-def _variadic_reduce(call: Call, values: list[XlaOp], initial: list[XlaOp]) -> XlaOp | Sequence[XlaOp]:
+def _variadic_reduce(call: OpCall, values: list[XlaOp], initial: list[XlaOp]) -> XlaOp | Sequence[XlaOp]:
     """Reduces dimensions; without dimensions to reduce, returns the arrays."""
     if not call["dimensions_to_reduce"]:
         return values
@@ -66,7 +66,7 @@ def _variadic_reduce(call: Call, values: list[XlaOp], initial: list[XlaOp]) -> X
 
 @lowering("XlaReduceWindow")
 def _reduce_window(
-    call: Call, value: XlaOp, initial: XlaOp, sizes: XlaOp, strides: XlaOp, base_dilations: XlaOp,
+    call: OpCall, value: XlaOp, initial: XlaOp, sizes: XlaOp, strides: XlaOp, base_dilations: XlaOp,
     window_dilations: XlaOp, padding: XlaOp,
 ) -> XlaOp:  # fmt: skip
     return ops.ReduceWindowWithGeneralPadding(
@@ -79,7 +79,7 @@ def _reduce_window(
 
 @lowering("XlaSelectAndScatter")
 def _select_and_scatter(
-    call: Call, value: XlaOp, sizes: XlaOp, strides: XlaOp, padding: XlaOp, source: XlaOp, initial: XlaOp
+    call: OpCall, value: XlaOp, sizes: XlaOp, strides: XlaOp, padding: XlaOp, source: XlaOp, initial: XlaOp
 ) -> XlaOp:
     select, scatter = (computation(call, name, [value.dtype] * 2) for name in ("select", "scatter"))
     window = call.integers(sizes, "window_dimensions"), call.integers(strides, "window_strides")
@@ -89,14 +89,14 @@ def _select_and_scatter(
 
 
 @lowering("XlaScatter")
-def _scatter(call: Call, value: XlaOp, places: XlaOp, updates: XlaOp) -> XlaOp:
+def _scatter(call: OpCall, value: XlaOp, places: XlaOp, updates: XlaOp) -> XlaOp:
     combine = computation(call, "update_computation", [value.dtype] * 2)
     numbers = dimension_numbers(call, records.ScatterDimensionNumbers)
     return ops.Scatter(value, places, updates, combine, numbers, call["indices_are_sorted"])
 
 
 @lowering("XlaVariadicSort")
-def _variadic_sort(call: Call, values: list[XlaOp], dimension: XlaOp) -> XlaOp:
+def _variadic_sort(call: OpCall, values: list[XlaOp], dimension: XlaOp) -> XlaOp:
     types = [value.dtype for value in values for _ in range(2)]
     comparator = computation(call, "comparator", types)
     place = call.axis(call.integer(dimension, "the dimension"), len(values[0].dims), "the dimension")
@@ -104,7 +104,7 @@ def _variadic_sort(call: Call, values: list[XlaOp], dimension: XlaOp) -> XlaOp:
 
 
 @lowering("SymbolicGradient")
-def _gradient(call: Call, values: list[GraphValue]) -> list[GraphValue]:
+def _gradient(call: OpCall, values: list[GraphValue]) -> list[GraphValue]:
     called = call["f"]
     name = call.graph.library.gradients.get(called.name)
     if name is None:
@@ -114,7 +114,7 @@ def _gradient(call: Call, values: list[GraphValue]) -> list[GraphValue]:
 
 
 @lowering("XlaCallModule")
-def _call_module(call: Call, values: list[XlaOp]) -> XlaOp:
+def _call_module(call: OpCall, values: list[XlaOp]) -> XlaOp:
     """Calls a StableHLO program, specialized to the shapes of its arguments. A program for several platforms
     takes the number of its platform as first argument.
     """

@@ -14,6 +14,7 @@ from axla.core.dataclass import dataclass
 from axla.program.memory import AllocationKind, BufferSlice
 from axla.program.program import Program, nested_steps
 from axla.program.steps import (
+    ArrayValue,
     BranchStep,
     CopyStep,
     CustomCallStep,
@@ -22,12 +23,11 @@ from axla.program.steps import (
     Step,
     StoreStep,
     TransferStep,
-    Value,
 )
 
 
 @dataclass(frozen=True, slots=True)
-class Timed:
+class TimedStep:
     """A step; `first` is its number, `last` that of the last step inside it, `depth` the number of enclosing
     loops and branches.
     """
@@ -53,16 +53,16 @@ class LiveBlock:
     last: int
 
 
-def timed_steps(program: Program) -> list[Timed]:
+def timed_steps(program: Program) -> list[TimedStep]:
     """All steps of a program in order, with their times."""
-    found: list[Timed | None] = []
+    found: list[TimedStep | None] = []
     open_: list[tuple[Step, int, int]] = []  # step, number, depth
     stack: list[tuple[Step | None, int]] = [(step, 0) for step in reversed(program.steps)]
     while stack:
         step, depth = stack.pop()
         if step is None:  # the end of the step that was opened last
             begun, number, level = open_.pop()
-            found[number] = Timed(begun, number, len(found) - 1, level)
+            found[number] = TimedStep(begun, number, len(found) - 1, level)
             continue
         open_.append((step, len(found), depth))
         found.append(None)
@@ -71,7 +71,7 @@ def timed_steps(program: Program) -> list[Timed]:
     return [step for step in found if step is not None]
 
 
-def blocks(program: Program, steps: list[Timed] | None = None) -> list[LiveBlock]:
+def blocks(program: Program, steps: list[TimedStep] | None = None) -> list[LiveBlock]:
     """The blocks in the memory of a program, without arguments and constants, ordered by their first step.
 
     Results are live to the end of the run.
@@ -80,7 +80,7 @@ def blocks(program: Program, steps: list[Timed] | None = None) -> list[LiveBlock
     end = max(len(steps) - 1, 0)
     lives: dict[tuple[str, str], list[int]] = {}  # value and place: first and last step
     slices: dict[tuple[str, str], BufferSlice] = {}
-    around: list[Timed] = []  # loops and branches that are open, outermost first
+    around: list[TimedStep] = []  # loops and branches that are open, outermost first
 
     def alive(name: str, place: BufferSlice | None, first: int, last: int) -> None:
         if place is None or place.allocation.kind in (AllocationKind.PARAMETER, AllocationKind.CONSTANTS):
@@ -112,7 +112,7 @@ def blocks(program: Program, steps: list[Timed] | None = None) -> list[LiveBlock
     return sorted(made, key=lambda block: (block.first, block.place.offset))
 
 
-def _uses(timed: Timed) -> Iterator[tuple[Value, int, int]]:
+def _uses(timed: TimedStep) -> Iterator[tuple[ArrayValue, int, int]]:
     """The values that a step itself reads and writes, and when."""
     step, first, last = timed.step, timed.first, timed.last
     if isinstance(step, LoopStep):
