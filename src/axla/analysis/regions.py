@@ -35,7 +35,9 @@ def is_tiny(inst: Instruction, limits: Limits) -> bool:
 
 
 def is_tiny_store(inst: Instruction, limits: Limits) -> bool:
-    """Whether an instruction writes a few elements into a bigger array in place: a store."""
+    """Whether an instruction writes a few elements into a bigger array in place, so that it becomes a store
+    step.
+    """
     return (
         limits.reads_elements
         and isinstance(inst.op, hlo.DynamicUpdateSlice)
@@ -78,8 +80,8 @@ def _written(inst: Instruction, limits: Limits) -> int:
 
 def too_long(order: Iterable[Instruction], elsewhere: set[Instruction], limits: Limits) -> set[Instruction]:
     """The tiny instructions of more than `Limits.tiny` operations (dots, gathers...), if the code of all tiny
-    instructions of `order` is too long: they should not be computed in registers. `elsewhere` are
-    instructions that are not anyway.
+    instructions of `order` is too long: they should not be computed in registers. `elsewhere` has
+    instructions that kernels compute in any case.
     """
     costs = {i: _cost(i, limits) or 0 for i in order if i not in elsewhere and not i.op.control}
     long = sum(costs.values()) > limits.line

@@ -17,7 +17,7 @@ from axla.ir.typed import op_of
 from axla.program.interface import RendezvousKey
 
 RendezvousKeys = dict[RendezvousKey, int]
-"""Numbers of rendezvous keys, in the order in which they were found."""
+"""Maps rendezvous keys to their numbers, which count from 0 in the order in which the keys were found."""
 Pairs = tuple[tuple[int, int], ...]
 
 

@@ -54,7 +54,7 @@ from axla.target.identity import identity
 from axla.target.machine import Target
 
 Choose = Callable[[Kernel], Kernel]
-"""Returns a kernel as it is, or the same kernel with another plan."""
+"""A function that returns a kernel unchanged, or with another plan."""
 
 MOST_NESTED = 100
 """The largest nesting of computations that can be compiled, as code generation is recursive. The interpreter
@@ -148,7 +148,7 @@ class _Lowering:
         self.started: dict[Instruction, kinds.CollectiveStep] = {}
         self.participants = module.config.replica_count, module.config.num_partitions
         self.scratch = Scratch(buffers)
-        self.users: dict[LiveArray, list[Instruction | None]] = {}  # None: whoever called the computation
+        self.users: dict[LiveArray, list[Instruction | None]] = {}  # None: the caller of the computation
         # The memory of those results that can be written there as soon as they are computed.
         self.ends: dict[LiveArray, BufferSlice] = {}
 
@@ -186,7 +186,7 @@ class _Lowering:
         places = {leaf: place for leaf, place in enumerate(self.buffers.results) if place is not None}
         written = {place.allocation for place in places.values()}
         found = {leaf: self.values.of(root, leaf) for leaf in places}
-        # Small ones are all read before any is written: one result may be a parameter whose memory another
+        # Small results are all read before any is written: one may be a parameter whose memory another result
         # takes.
         for leaf, value in found.items():
             place = None if value.place == places[leaf] else value.place
@@ -200,7 +200,7 @@ class _Lowering:
                 found[leaf] = value
         return tuple(found.get(leaf) for leaf in range(len(self.buffers.results)))
 
-    # -- steps -------------------------------------------------------------------------------------------
+    # -- Steps of a computation ------------------------------------------------------------------------------
 
     def steps(self, computation: Computation) -> list[Step]:
         self._note_users(computation)
@@ -259,7 +259,7 @@ class _Lowering:
         else:
             self.kernel_step(inst, steps)
 
-    # -- control -----------------------------------------------------------------------------------------
+    # -- Loops and branches ----------------------------------------------------------------------------------
 
     def own_places(self, inst: Instruction) -> dict[int, BufferSlice | None]:
         """The memory of the leaves of a loop or branch; None: in registers. Leaves that are passed on
@@ -317,7 +317,7 @@ class _Lowering:
         results = tuple(self.defined(inst, places))
         steps.append(kinds.BranchStep(inst.name, selector, tuple(branches), results, inst.extra.location))
 
-    # -- memory ------------------------------------------------------------------------------------------
+    # -- Stores, custom calls, collectives and kernels -------------------------------------------------------
 
     def store(self, inst: Instruction, steps: list[Step]) -> None:
         operand, update, *starts = inst.operands

@@ -80,8 +80,8 @@ def constants_memory(
 
 
 def settle(lent: Iterable[MovedLiteral], constants: Mapping[Literal, int], memory: memoryview) -> None:
-    """Moves literals into the memory of a segment, if it contains all their elements, in any order of
-    dimensions.
+    """Makes literals use the memory of a segment that contains all their elements, possibly in another order
+    of dimensions.
     """
     stored = [(literal.values, offset) for literal, offset in constants.items()]
     places = {values.ctypes.data: (values, offset) for values, offset in stored}

@@ -36,12 +36,12 @@ def conjugate(x: XlaOp) -> XlaOp:
 
 
 def squared(x: XlaOp) -> XlaOp:
-    """x|^2 of each element, as a real number."""
+    """Computes |x|^2 of each element, as a real number."""
     return ops.Real(x) * ops.Real(x) + ops.Imag(x) * ops.Imag(x) if x.dtype.is_complex else x * x
 
 
 def magnitude(x: XlaOp) -> XlaOp:
-    """x| of real numbers; |re| + |im| of complex numbers, as LAPACK compares them."""
+    """Computes |x| of real numbers; |re| + |im| of complex numbers, as LAPACK compares them."""
     return ops.Abs(ops.Real(x)) + ops.Abs(ops.Imag(x)) if x.dtype.is_complex else ops.Abs(x)
 
 

@@ -160,7 +160,9 @@ EXPAND: tuple[Step, ...] = EXPANDERS
 PREPARE: tuple[Step, ...] = (
     effect_order, approx_topk_decomposer, lapack_expander(missing_only=True), float_normalization,
 )  # fmt: skip
-"""The passes that decide values. Every backend runs them, on the unchanged module."""
+"""The passes that decide which values a program computes (order of effects, precision). Every backend runs
+them, on the unchanged module.
+"""
 
 IMPORT: tuple[Step, ...] = (
     *PREPARE, marker_removal, layout_normalization, defuse, *EXPAND, call_inliner, map_inliner,

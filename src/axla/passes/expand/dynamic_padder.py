@@ -97,7 +97,8 @@ class _Padder:
                 computation.remove(inst)
         _drop_edges_of_removed(computation)
 
-    # -- the entry ---------------------------------------------------------------------------------------
+    # -- Parameters and result of the entry
+    # --------------------------------------------------------------------
 
     def enter(self) -> None:
         """Gives parameters static shapes, and adds parameters for the actual sizes."""
@@ -190,7 +191,8 @@ class _Padder:
             return Sized(value)
         raise UnsupportedError(f"{inst!r}: an operand that is a tuple with dynamic sizes is not supported")
 
-    # -- where computations are called ------------------------------------------------------------------
+    # -- Arguments and results of called computations
+    # ---------------------------------------------------------
 
     def packed(
         self, value: PaddedValue, shape: AnyShape, sizes_out: list[Instruction] | None = None

@@ -38,7 +38,7 @@ from axla.target.machine import Limits
 
 Readers = dict[FusionCluster, list[Instruction]]  # kernel -> its instructions that read a value
 
-ATTEMPTS = 3  # the most kernels to which an instruction is tried to be added as a root
+ATTEMPTS = 3  # the most kernels that are tried for adding an instruction as a root
 # the most kernels that a search for cycles visits; a longer search would make the pass quadratic, and rarely
 # succeeds
 REACH = 64
@@ -101,7 +101,8 @@ class _Planner:
         self.outside: set[Instruction] = set()
         self.decisions: list[FusionDecision] = []
         self.row_fed = _row_fed(self.order, limits)
-        # by position: the number of kernels with several roots and with instructions on both sides
+        # for each position in the order, the number of kernels with several roots and with instructions on
+        # both sides of it
         self.crossing = [0] * (len(self.order) + 1)
         self.budget = SEARCH * len(self.order) + 1000
 
@@ -111,7 +112,7 @@ class _Planner:
     def of(self, inst: Instruction) -> list[FusionCluster]:
         return self.member_of.get(inst, [])
 
-    # -- from results to parameters --
+    # -- From results to parameters --
 
     def visit_all(self) -> None:
         for inst in reversed(self.order):
@@ -235,7 +236,7 @@ class _Planner:
                     del cluster.members[user]
                     cluster.operands[user] = None
 
-    # -- several roots --
+    # -- Kernels with several roots --
 
     def add_root(self, inst: Instruction, readers: Readers) -> bool:
         """Makes `inst` an additional result of a kernel that reads it; returns whether a kernel could take
@@ -289,7 +290,8 @@ class _Planner:
         the cluster, which would be a cycle. Else None.
         """
         start: list[FusionCluster | Instruction] = []
-        # instructions of the cluster that others may read, since they are computed again outside
+        # `inst`, and instructions of the cluster that read it: other kernels that need these compute them
+        # again
         inside = {inst}
         stack = [inst]
         while stack:
@@ -342,7 +344,7 @@ class _Planner:
         self.budget -= len(seen)
         return "the search for a cycle took too long" if left < 0 else None
 
-    # -- kernels that read the same --
+    # -- Kernels that read the same array --
 
     def merge_siblings(self) -> None:
         for operand in self.order:
@@ -432,7 +434,7 @@ class _Planner:
         self.clusters[other.number] = kept
         self.crosses(kept.first, kept.last)
 
-    # -- what is better read than computed --
+    # -- Reshapes that are read instead of computed --
 
     def trim(self) -> None:
         """Removes reshapes of operands from kernels: outside of kernels they cost nothing, and the kernel

@@ -34,8 +34,8 @@ class FusionCluster:
     roots: dict[Instruction, None] = field(default_factory=dict)
     operands: dict[Instruction, None] = field(default_factory=dict)
     emitted: int = 0
-    first: int = 0  # the highest
-    last: int = 0
+    first: int = 0  # the lowest position of a member in the order
+    last: int = 0  # the highest
     gone: bool = False  # merged into another cluster
 
     @property

@@ -31,8 +31,8 @@ def schedule(module: Module, target: Target) -> None:
 
 
 def running_computations(module: Module) -> list[Computation]:
-    """The entry and the computations that control ops call, callees first; without computations inside of
-    kernels, reducers and comparators.
+    """The entry and the computations that loops, branches and calls run, callees first. Computations of
+    kernels, reducers and comparators are not among them.
     """
     running = {module.entry}
     for computation in reversed(computations_callees_first(module)):

@@ -38,14 +38,14 @@ def compare_of_ranges(root: Instruction[hlo.Compare], x: Instruction, y: Instruc
 
 @rule(hlo.Compare)
 def compare_never_negative(root: Instruction[hlo.Compare], x: Instruction, zero: Instruction) -> Rewritten:
-    """x| < 0 => false (floats, NaN included)"""
+    """|x| < 0 => false (floats, NaN included)"""
     below = root.op.direction is Direction.LT and not root.op.is_total_order
     return full(root, False) if below and is_all(zero, 0) and is_never_negative(x) else None
 
 
 @rule(hlo.Abs)
 def absolute_never_negative(root: Instruction, x: Instruction) -> Rewritten:
-    """x| => x, for x that are never negative nor -0.0: x * x, e^x, |x|, unsigned numbers"""
+    """|x| => x, for x that are never negative nor -0.0: x * x, e^x, |x|, unsigned numbers"""
     return x if same_shape(x, root) and is_never_negative(x) else None
 
 
