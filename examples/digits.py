@@ -185,7 +185,7 @@ class Data:
 
 @dataclass
 class Trained:
-    """What training gives: parameters, the mean loss of every epoch, and the accuracy on both sets after
+    """The result of training: parameters, the mean loss of every epoch, and the accuracy on both sets after
     each.
     """
 

@@ -440,7 +440,7 @@ def _differences(given: Sequence[Case], wanted: Any, found: Any) -> list[Outcome
 
 
 def difference(a: np.ndarray, b: np.ndarray, folds: bool) -> str:
-    """How the bits of two arrays differ. What is computed is NaN or not: no rule says which of them."""
+    """Describes how the bits of two arrays differ. All NaNs that arithmetic computes are equal."""
     if a.dtype != b.dtype or a.shape != b.shape:
         return f"{a.dtype}{list(a.shape)} and {b.dtype}{list(b.shape)}"
     bits = f"V{a.dtype.itemsize}"

@@ -168,7 +168,7 @@ def text_of(seed: int) -> str:
 
 
 def compared(seed: int, backends: Sequence[str] = ("interpreter", "cpu")) -> str:
-    """How the results of the program of a seed differ on two backends; "" where they do not."""
+    """Describes how the results of a seed's program differ between two backends; "" if they are equal."""
     text, found = text_of(seed), []
     for backend in backends:
         try:

@@ -360,7 +360,7 @@ Attempt = Callable[[Case, str, str, Callable[[], None]], tuple[str, str]]
 
 
 def end_of(attempt: Attempt, case: Case, backend: str, reference: str, pipe: int) -> tuple[str, str]:
-    """How an attempt ended, and in what: with its own word, or with an exception."""
+    """The outcome of an attempt and its exception, if there is one."""
     import axla
 
     try:

@@ -57,7 +57,7 @@ def picture() -> str:
     return (
         '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 780 364" font-family="Helvetica, sans-serif" '
         'font-size="14" text-anchor="middle" role="img">\n'
-        "<title>What axla reads, does and gives</title>\n"
+        "<title>What axla reads and writes</title>\n"
         '<defs><marker id="tip" markerWidth="9" markerHeight="8" refX="7" refY="4" orient="auto">'
         '<path d="M0 0 L8 4 L0 8 z" fill="#6b7785"/></marker></defs>\n'
         f'<rect width="780" height="364" fill="#ffffff"/>\n{body}\n</svg>\n'

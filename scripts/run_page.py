@@ -47,7 +47,7 @@ def steps_of(page: str, fresh: bool) -> Iterator[tuple[str, str] | Step]:
 
 
 def installed_without_pip(text: str) -> str:
-    """What stands for a block `sh install` where nothing is installed."""
+    """The replacement for a block `sh install` where nothing is installed."""
     folders = re.findall(r"^pip install .*-e (\S+)$", text, re.M)
     return "".join(f"python {Path(__file__).resolve()} --enter {folder}\n" for folder in folders) or ":\n"
 

@@ -86,7 +86,7 @@ def all_collectives(size: int) -> axla.Module:
 
 
 def open_things() -> tuple[int, int]:
-    """How many threads the process has, and file descriptors."""
+    """The numbers of threads and of file descriptors of the process."""
     return len(os.listdir("/proc/self/task")), len(os.listdir("/proc/self/fd"))
 
 

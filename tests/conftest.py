@@ -1,4 +1,4 @@
-"""What all tests share: passes are verified one by one, and `tests/hlo/**/*.hlo` are tests."""
+"""Shared by all tests: modules are verified after each pass, and `tests/hlo/**/*.hlo` are tests."""
 
 from __future__ import annotations
 

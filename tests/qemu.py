@@ -1,4 +1,4 @@
-"""What emulators cannot do, known by what they say."""
+"""Recognizes, by their messages, what emulators cannot do."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ def module_of(op: str, *operands: Any, **attributes: Any) -> Module:
 
 
 def run_node(op: str, *operands: Any, backend: str = "cpu", **attributes: Any) -> list[np.ndarray]:
-    """What a node gives for operands."""
+    """The results of a node for operands."""
     program = axla.compile(module_of(op, *operands, **attributes), backend=backend)
     flat = [value for given in operands for value in (given if isinstance(given, list) else [given])]
     given = [np.asarray(value) for value in flat if not isinstance(value, Known)]

@@ -1,4 +1,4 @@
-"""What every declared op must have: a docstring, samples, a text form, evaluation that agrees with its
+"""Every declared op must have a docstring, samples, a text form, evaluation that agrees with its
 declarations, a lowering on each backend, StableHLO for it, an example that is a text. What one lacks has a
 reason in a table here, and no other entry may stand there.
 
@@ -251,7 +251,7 @@ def first_sample(opcode):
 
 @pytest.mark.parametrize("opcode", ALONE)
 def test_goes_through_stablehlo_or_says_why(opcode):
-    """What comes back takes the same arguments and gives the same arrays."""
+    """The module that comes back takes the same arguments and returns the same arrays."""
     for op, shapes in OPS[opcode].samples():
         module = sample_module(op, shapes)
         if opcode in NOT_IN_STABLEHLO:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 
 def calls(function: Callable[[], object]) -> int:
-    """How many functions, Python's and built-in ones, are called while `function` runs."""
+    """The number of calls of functions, Python's and built-in ones, while `function` runs."""
     count = 0
 
     def see(frame: object, event: str, argument: object) -> None:

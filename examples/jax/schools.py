@@ -1,4 +1,4 @@
-"""How much does coaching help? Rubin's eight schools, a hierarchical model sampled with NUTS of NumPyro.
+"""Rubin's eight schools (how much does coaching help?): a hierarchical model sampled with NUTS of NumPyro.
 
 python examples/jax/schools.py        needs numpyro
 """

@@ -227,7 +227,7 @@ def _jit_side(loops: Any, function: Any, inputs: Sequence[np.ndarray]) -> tuple[
 
 
 def _count(call: Callable[[int], None]) -> int:
-    """How many runs take about half a millisecond."""
+    """The number of runs that take about half a millisecond."""
     count = 1
     while count < 1 << 20:
         start = time.perf_counter()

@@ -33,7 +33,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Effort:
-    """How long to measure."""
+    """The time and the number of rounds that a measurement may take."""
 
     threads: int
     rounds: int

@@ -50,7 +50,7 @@ def compare(sides: Mapping[str, Call], rounds: int, seconds: float) -> Times:
 
 
 def _repeats(call: Call) -> int:
-    """How many calls make a time worth measuring."""
+    """The number of calls that take long enough to be timed."""
     for _ in range(3):
         call()
     start = time.perf_counter()

@@ -43,6 +43,6 @@ class Objects:
 
 
 def object_outcome(module: Module, target: str) -> tuple[str, str]:
-    """How the object of a module comes out for a target: kind and detail. The module is used up."""
+    """Compiles a module, which it changes, to an object; returns the kind of the outcome and a detail."""
     image = compile_object(module, find_target(target)).image
     return OK, f"{len(image)} bytes"

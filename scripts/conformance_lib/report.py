@@ -14,7 +14,7 @@ from conformance_lib.sections import SECTIONS
 
 @dataclass(frozen=True)
 class Total:
-    """How the cases of a section came out on a backend."""
+    """Counts the outcomes of a section's cases on one backend."""
 
     section: str
     backend: str

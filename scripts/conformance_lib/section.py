@@ -105,7 +105,7 @@ def run_flat(module: Module, inputs: Sequence[np.ndarray], backend: str) -> list
 
 
 def kind_of(error: Exception) -> str:
-    """How an error at run or compile time counts."""
+    """The kind of outcome that an error at run or compile time is counted as."""
     if isinstance(error, UnsupportedError):
         return UNSUPPORTED
     return FAILED if isinstance(error, AxlaError) else BROKEN

@@ -83,7 +83,7 @@ class StableHLO:
         return []
 
     def failure(self, error: Exception) -> tuple[str, str]:
-        """How an error counts, and what it says."""
+        """The kind of outcome that an error is counted as, and its message."""
         return kind_of(error), said(error)
 
 

@@ -111,7 +111,7 @@ class Invalid:
 
 
 def refusal(text: str) -> tuple[str, str]:
-    """How a text is taken that must be refused: with a place in the text, or a rule in brackets, is ok."""
+    """The outcome for a text that must be refused; OK if the error has a position or a rule's label."""
     try:
         verify(parse_hlo(text))
     except UnsupportedError as error:

@@ -1,4 +1,4 @@
-"""How the backends run an op, found out by running: which passes take it apart, what is refused."""
+"""Compiles samples of an op on all backends, to list the passes that expand it and what is refused."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ def documentation(cls: type[Op]) -> str:
 
 
 def form(cls: type[Op]) -> str:
-    """How an instruction is written: `y = T gather(operand, start_indices), offset_dims=...`."""
+    """The text form of an instruction: `y = T gather(operand, start_indices), offset_dims=...`."""
     names = list(cls.operand_names)
     if cls.variadic:
         names[-1] += "..."

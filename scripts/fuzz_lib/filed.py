@@ -94,14 +94,14 @@ class Files:
         if reduces:
             given = [(n, a) for (n, _), a in zip(parameter_leaves(small), left, strict=True)]
             with Apart(seconds=40.0) as child:
-                text, donated = child.call(compiled_how, small, given, *asked)
+                small, text, donated = child.call(compiled_how, small, given, *asked)
             donate_parameters(small, donated)
             if text:
-                (where / "target.py").write_text(text)
-                load = [str(where / "target.py")]
+                (where / "compiled.py").write_text(text)
+                load = [str(where / "compiled.py")]
         run = f"axla check --backend {backend_of(failure.oracle)}"
         run += " --inputs reduced.npz" if reduces else ""
-        run += " --load target.py" if load else ""
+        run += " --load compiled.py" if load else ""
         (where / "reduced.hlo").write_text(
             test_text(small, run, f"{failure.oracle}: {headline(failure.why)}")
         )

@@ -27,7 +27,10 @@ from .cases import Case, Found, rough_leaves
 
 
 def differs(case: Case, found: Found, wanted: Found | None = None, *, bits: bool = False) -> str:
-    """How a run differs from what is wanted, or nothing. `bits`: in any bit, NaN being NaN."""
+    """Describes how the results of a run differ from the wanted ones; "" if they agree.
+
+    With `bits`, every bit counts, but all NaNs are equal.
+    """
     wanted = wanted or case.wanted
     shapes = array_leaves(case.module.entry.root.shape)
     rough = [False] * len(shapes) if bits else rough_leaves(case.module)
@@ -57,7 +60,7 @@ def unlike(found: np.ndarray, wanted: np.ndarray) -> str:
 
 
 def heard_differently(found: list[Any], wanted: list[Any]) -> str:
-    """How what the host got differs."""
+    """Describes how the values that the host received differ."""
     a, e = flat(found), flat(wanted)
     if len(a) != len(e):
         return f"the host got {len(a)} values, wanted {len(e)}"

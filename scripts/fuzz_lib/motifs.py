@@ -342,7 +342,7 @@ def largest(s: Scope) -> None:
     if s.draw.random() < 0.6:  # as JAX writes it
         first = hlo.Or()(first, hlo.Compare(Direction.NE)(a, a))
     elif dtype.is_float:
-        x = _without_nan(s, x)
+        x = without_nan(s, x)
     if s.draw.random() < 0.6:
         same = hlo.And()(hlo.Compare(Direction.EQ)(a, b), hlo.Compare(Direction.LT)(i, j))
         place = hlo.Select()(hlo.Or()(first, same), i, j)
@@ -376,10 +376,10 @@ def window(s: Scope) -> None:
     s.add(hlo.ReduceWindow(given, s.draft.combiner(name, x.shape.dtype)), x, _start(s, name, x.shape.dtype))
 
 
-def _without_nan(s: Scope, x: Instruction) -> Instruction:
-    """An array of floats with zeros in the place of NaN."""
-    zero = s.computation.add(hlo.Broadcast(x.shape, ()), [s.scalar(0, x.shape.dtype)])
-    return s.add(hlo.Select(), hlo.Compare(Direction.EQ)(x, x), x, zero)
+def without_nan(s: Scope, x: Instruction) -> Instruction:
+    """An array of floats with ones in the place of NaN: not all types have a zero."""
+    one = s.computation.add(hlo.Broadcast(x.shape, ()), [s.scalar(1, x.shape.dtype)])
+    return s.add(hlo.Select(), hlo.Compare(Direction.EQ)(x, x), x, one)
 
 
 def sorted_(s: Scope) -> None:
@@ -391,7 +391,7 @@ def sorted_(s: Scope) -> None:
     by = s.draw.choice([n for n, a in enumerate(arrays) if not a.shape.dtype.is_complex])
     key, total = arrays[by], s.draw.random() < 0.7
     if key.shape.dtype.is_float and not total:
-        arrays[by] = _without_nan(s, key)
+        arrays[by] = without_nan(s, key)
     order = s.draft.order([a.shape.dtype for a in arrays], by, s.draw.choice(("LT", "GT")), total)
     s.parts(s.add(hlo.Sort((s.draw.randrange(x.shape.rank),), True, order), *arrays, keep=False))
 

@@ -7,6 +7,7 @@ import random
 import shutil
 import tempfile
 import warnings
+from collections.abc import Mapping
 from dataclasses import fields, replace
 from functools import cache, cached_property
 from pathlib import Path
@@ -60,20 +61,26 @@ class Oracle:
     def fits(self, case: Case) -> bool:
         return True
 
+    def forget(self) -> None:
+        """Drops what earlier cases left, so that what it says next is of one case alone."""
+
     def check(self, case: Case) -> str:
-        """How the case differs, or nothing; Skip where it cannot be said. Other exceptions are failures."""
+        """Describes how the case fails; "" if it does not.
+
+        Raises Skip if the oracle cannot judge the case; any other exception is a failure.
+        """
         raise NotImplementedError
 
 
 def compiled(case: Case, module: Module | None = None, **options: Any) -> Any:
     """The executable of a backend; Skip where the backend refuses."""
     backend = options.pop("backend", "cpu")
-    LATEST["donate"] = options.get("donate", ())
     changes = {
         "cache_dir": "",
         "optimization_level": case.draw.choice((0, 0, 1, 3)),
         **options.pop("flags", {}),
     }
+    LATEST["donate"], LATEST["flags"] = options.get("donate", ()), changes
     with flags.override(**changes), warnings.catch_warnings():
         if "disable_hlo_passes" in changes:  # rules that undo each other may need a third one
             warnings.simplefilter("ignore")
@@ -153,18 +160,32 @@ def some_target(draw: random.Random) -> CpuTarget:
 
 
 LATEST: dict[str, Any] = {}
-"""The "target" that was drawn last, and which parameters were to "donate"."""
+"""Of the last compilation: the "target" that was drawn, the "flags", which parameters were to "donate", and
+the "module", where it has more control edges than the case.
+"""
 
 
-def loading(target: CpuTarget) -> str:
-    """A file for `--load` that has `cpu` compile for a target."""
-    level = f"replace(X86_LEVELS[{target.name!r}], triple=HERE.triple)"
-    base = "HERE" if target.name == host_target().name else level
-    return LOADING.format(base=base, limits=target.limits)
+def loading(target: CpuTarget | None, changes: Mapping[str, Any]) -> str:
+    """A file for `--load` that has `cpu` compile for a target, and with flags, as the fuzzer did."""
+    words = [
+        f"--{flags.spellings_of(name)[0]}={','.join(value) if isinstance(value, tuple) else value}"
+        for name, value in changes.items()
+        if name != "cache_dir" and value != getattr(flags.Flags(), name)
+    ]
+    text = FLAGS.format(flags=" ".join(words)) if words else ""
+    if target is not None:
+        level = f"replace(X86_LEVELS[{target.name!r}], triple=HERE.triple)"
+        base = "HERE" if target.name == host_target().name else level
+        text += LOADING.format(base=base, limits=target.limits)
+    return text and f"# How the fuzzer compiled: axla bisect reduced.hlo --load compiled.py\n{text}"
 
 
+FLAGS = """\
+import os
+
+os.environ["AXLA_FLAGS"] = {flags!r}
+"""
 LOADING = """\
-# The machine, with its limits, for which the fuzzer compiled: axla bisect reduced.hlo --load target.py
 from dataclasses import replace
 
 from axla.backends.cpu import CpuBackend
@@ -249,6 +270,7 @@ class SomePasses(Oracle):
         module = clone_module(case.module)
         if draw.random() < 0.5:
             mutate.bind(module, draw)
+        LATEST["module"] = module
         return differs(case, ran(case, compiled(case, module, flags=changes)))
 
 
@@ -305,7 +327,7 @@ class Texts(Oracle):
 
 
 def unequal(a: Module, b: Module) -> str:
-    """How two modules differ, by what their instructions are; names count."""
+    """Describes the first difference between two modules: names, ops, shapes and operands are compared."""
     pairs = list(zip(a.computations, b.computations, strict=False))
     if len(a.computations) != len(b.computations):
         return f"{len(b.computations)} computations of {len(a.computations)}"
@@ -375,7 +397,8 @@ def packed_for(case: Case, target: CpuTarget) -> Any:
 
     work = clone_module(case.module)
     row_major_boundary(work)
-    with flags.override(cache_dir="", optimization_level=0):
+    LATEST["flags"] = {"optimization_level": 0}
+    with flags.override(cache_dir="", **LATEST["flags"]):
         try:
             return compile_module(work, target)
         except UnsupportedError as error:
@@ -474,12 +497,20 @@ class Cache(Oracle):
     def fits(self, case: Case) -> bool:
         return sum(i.size for i in case.inputs) < 20_000
 
+    def forget(self) -> None:
+        self.clear()
+        forget()
+
+    def clear(self) -> None:
+        """Empties the folder."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+        Path(self.folder).mkdir(mode=0o700, exist_ok=True)
+
     def check(self, case: Case) -> str:
         draw = case.draw
         here = {"cache_dir": self.folder}
         if draw.random() < 0.02:
-            shutil.rmtree(self.folder, ignore_errors=True)
-            Path(self.folder).mkdir(mode=0o700, exist_ok=True)
+            self.clear()
         ways: list[tuple[str, Module, dict[str, Any]]] = [("the program", case.module, {})]
         if (other := cases.twin(case)) is not None:
             ways.append(("a twin", other, {}))

@@ -21,7 +21,7 @@ GRIDS = ((2, 1), (1, 2), (3, 1), (4, 1), (2, 2), (1, 4), (2, 3), (4, 2), (2, 4))
 
 
 def check(draw: random.Random) -> str:
-    """How a random program differs from what it should give, or nothing."""
+    """Describes how the results of a random program differ from the model's; "" if they agree."""
     with flags.override(cache_dir="", optimization_level=draw.choice((0, 1))):
         if draw.random() < 0.35:
             seed = draw.randrange(1 << 30)

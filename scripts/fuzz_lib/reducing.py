@@ -64,7 +64,7 @@ def backend_of(oracle: str) -> str:
 def steady(
     module: Module, inputs: Sequence[np.ndarray], oracle: str, seed: str, family: str, why: str
 ) -> tuple[str, str, str, str]:  # fmt: skip
-    """How to ask about a failure that comes by chance so that it comes every time: by `apart`, with a seed by
+    """Chooses a question by which a failure that comes by chance comes every time: `apart`, with a seed by
     which it compiles for a target on which ranges depend on each other. As it was, where there is none.
     """
     given = [(name, array) for (name, _), array in zip(parameter_leaves(module), inputs, strict=True)]
@@ -78,15 +78,16 @@ def steady(
 
 def compiled_how(
     module: Module, given: Given, oracle: str, seed: str, family: str, why: str
-) -> tuple[str, tuple[int, ...]]:  # fmt: skip
-    """How an oracle that fails compiled last: a file for `--load` with the target, "" for this machine, and
-    the parameters that were donated.
+) -> tuple[Module, str, tuple[int, ...]]:  # fmt: skip
+    """The last compilation of a failing oracle: the module with the control edges that it added, a file for
+    `--load` with the target and the flags ("" for this machine without any), and the donated parameters.
     """
     from .oracles import LATEST, loading
 
     LATEST.clear()
     asked(module, given, oracle, seed, family, why)
-    return loading(LATEST["target"]) if "target" in LATEST else "", LATEST.get("donate", ())
+    text = loading(LATEST.get("target"), LATEST.get("flags", {}))
+    return LATEST.get("module", module), text, LATEST.get("donate", ())
 
 
 def twins(module: Module) -> tuple[str, ...]:
@@ -138,6 +139,9 @@ def asked(module: Module, given: Given, oracle: str, seed: str, family: str, why
     from .cases import Case, Skip
     from .oracles import ORACLES
 
+    sorts = [i for c in module.computations for i in c.instructions if i.opcode == "sort"]
+    if any(i.op.to_apply.root.opcode == "constant" for i in sorts):
+        return ""  # no order
     cases.SECONDS = CANDIDATE
     text = module.to_string(print_large_constants=True)
     case = Case(seed, module, arguments(module, given), family, text)
@@ -149,6 +153,7 @@ def asked(module: Module, given: Given, oracle: str, seed: str, family: str, why
         return ""
     for attempt in range(TRIES):
         case.draw = random.Random(f"{seed} {oracle}" + (f" {attempt}" if attempt else ""))
+        question.forget()
         try:
             if not question.fits(case):
                 return ""

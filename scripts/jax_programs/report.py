@@ -1,4 +1,4 @@
-"""What a JAX program says about its run: `python report.py PROGRAM.py` runs it, and prints one line of JSON.
+"""`python report.py PROGRAM.py` runs a JAX program and prints its report as one line of JSON.
 
 The program prints a line of JSON of its own at its end: its name, its results, their tolerances, and seconds
 of first calls and of later ones (`Timer`). To that the line printed here adds, for the whole process:

@@ -1,4 +1,4 @@
-"""How operands are drawn: elementwise operations, reductions, sums of prefixes, what is largest."""
+"""Draws operands for elementwise operations, reductions, prefix sums, argmax and top-k."""
 
 from __future__ import annotations
 

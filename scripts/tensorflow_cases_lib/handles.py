@@ -1,4 +1,4 @@
-"""How cases of several nodes are drawn: variables, lists, arrays, stacks, functions."""
+"""Draws cases of several nodes: variables, lists, arrays, stacks, functions."""
 
 from __future__ import annotations
 

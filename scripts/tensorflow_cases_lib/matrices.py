@@ -1,4 +1,4 @@
-"""How operands are drawn: matrices and Fourier transforms."""
+"""Draws operands for operations on matrices and for Fourier transforms."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How operands are drawn: reshaped, joined, sliced, gathered and scattered arrays, segments, sets."""
+"""Draws operands for reshapes, concatenations, slices, gathers, scatters, segments and sets."""
 
 from __future__ import annotations
 

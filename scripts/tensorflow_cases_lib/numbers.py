@@ -1,4 +1,4 @@
-"""How operands are drawn: quantized and random numbers."""
+"""Draws operands for quantization and for random numbers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How operands are drawn: windows, batches, images, boxes."""
+"""Draws operands for windows, batches, images and boxes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How operands are drawn: operations of XLA, and a few that the runtime makes."""
+"""Draws operands for the `Xla...` operations, and for a few that the runtime adds."""
 
 from __future__ import annotations
 

@@ -141,8 +141,8 @@ def verify_rule(
         before = _variant(found[number % len(found)], draw, number, len(found))
         after = seeds.copy(before)
         made += [before, after]
-        session = rewrite.RuleRun(strict=True, fast_math=fast)
-        with rewrite.session(session):
+        session = rewrite.RuleSession(strict=True, fast_math=fast)
+        with rewrite.rule_session(session):
             try:
                 rewrite.rewrite(after, table)
                 verify(after)
@@ -167,8 +167,8 @@ def _firing(table: rewrite.Rules, known: set[str]) -> list[seeds.Seed]:
         ops = {type(i.op) for c in seed.module.computations for i in c.instructions}
         if Op not in table and not ops & table.keys():
             continue
-        session = rewrite.RuleRun()
-        with rewrite.session(session):
+        session = rewrite.RuleSession()
+        with rewrite.rule_session(session):
             try:
                 rewrite.rewrite(seeds.copy(seed.module), table)
             except AxlaError:

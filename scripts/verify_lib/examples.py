@@ -41,7 +41,7 @@ def example(rule: Rule) -> str:
         return found
 
     table = {cls: (replace(rule, function=shown),) for cls in rules()[rule.name][1]}
-    with rewrite.session(rewrite.RuleRun(fuel=1)):
+    with rewrite.rule_session(rewrite.RuleSession(fuel=1)):
         rewrite.rewrite(seeds.copy(chosen.module), table)
     return lines[0] if lines else ""
 

@@ -1,4 +1,4 @@
-"""`python -m axla` is the command `axla`."""
+"""Runs the command `axla` for `python -m axla`."""
 
 import sys
 

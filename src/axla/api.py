@@ -1,4 +1,4 @@
-"""The verbs: parse, compile, device_put, check."""
+"""The public functions `parse`, `compile` and `device_put`."""
 
 from __future__ import annotations
 
@@ -31,19 +31,20 @@ def parse(
     source: str | bytes | os.PathLike[str], *, arg_types: Sequence[Any] | None = None,
     dim_args: Sequence[int] | None = None, elided: str = "keep",
 ) -> Module:  # fmt: skip
-    """The module of HLO text, of an HLO proto (wire or text format), of StableHLO text or bytecode: the
-    content says which.
+    """Parses a program: HLO text, an HLO proto (wire or text format), StableHLO text or bytecode. The content
+    decides which format it is.
 
-    StableHLO whose entry function has sizes `?` is a DynamicModule, which `compile` takes with the types of
-    its arguments, or is specialised at once: `dim_args` are values for the first arguments, which are
-    arguments no more, and `arg_types` (`"tensor<3x4xf32>"`, a Shape, an array) the types of the others.
+    StableHLO whose entry function has sizes `?` becomes a DynamicModule, which `compile` takes with the types
+    of its arguments. With `dim_args` or `arg_types` it is specialised at once: `dim_args` are values of the
+    first arguments, which are then no longer arguments; `arg_types` (`"tensor<3x4xf32>"`, a Shape, an array)
+    are the types of the others.
 
-    HLO text with constants `{...}`, as JAX's `compiled.as_text()` writes it, does not run; elided="fill" puts
-    numbers there that mean nothing, those of XLA's parser, and warns.
+    HLO text with constants `{...}`, as JAX's `compiled.as_text()` writes it, does not run. With elided="fill"
+    such constants get the meaningless numbers that XLA's parser gives them, and a warning is issued.
 
-    `str` and `bytes` are content; a path object is opened, and errors name it. Raises ParseError for what is
-    none of these, with line, column and a caret (the byte, in bytecode), VerifyError and UnsupportedError
-    with the operation.
+    `str` and `bytes` are content; a path object is opened, and errors name the file. Raises ParseError for
+    malformed content, with line, column and a caret (in bytecode, the byte offset), and VerifyError or
+    UnsupportedError, with the operation.
     """
     file = os.fsdecode(source) if isinstance(source, os.PathLike) else ""
     with located(file), collector_paused():
@@ -68,7 +69,7 @@ def _parsed(content: str | bytes, file: str, arg_types: Any, dim_args: Any, elid
             return DynamicModule(program, entry_of(program))
         return import_source(program, arg_types=arg_types, dim_args=dim_args)
     if arg_types is not None or dim_args is not None:
-        raise InvalidArgument("parse: arg_types and dim_args are for StableHLO only, which this is not")
+        raise InvalidArgument("parse: arg_types and dim_args are for StableHLO only, found another format")
     if is_proto:
         return proto.read(content)
     _refuse_path(content)
@@ -87,23 +88,23 @@ def _parsed(content: str | bytes, file: str, arg_types: Any, dim_args: Any, elid
 
 
 def _refuse_path(content: str | bytes) -> None:
-    """ParseError for what is the name of a file: a text is content."""
+    """Raises ParseError if a `str` looks like the name of a file: it must be the program itself."""
     if isinstance(content, str) and len(content) < 4096 and _PATH.fullmatch(content):
-        there = "" if os.path.exists(content) else ", which is not there"
+        there = "" if os.path.exists(content) else ", which does not exist"
         raise ParseError(
-            f"parse: {content!r} is a text, and looks like the name of a file{there}; a text is read as a "
+            f"parse: {content!r} looks like the name of a file{there}; a str is read as a "
             f"program: parse(pathlib.Path({content!r})) opens a file"
         )
 
 
 def is_graph_def(content: str | bytes) -> bool:
-    """Whether a content is a graph of TensorFlow, as a text or a binary message."""
+    """Whether a content is a TensorFlow GraphDef, as text or as a binary message."""
     start = content[:4096]
     return _GRAPH_DEF.match(start if isinstance(start, str) else start.decode("latin-1")) is not None
 
 
 def contents(source: str | bytes | os.PathLike[str]) -> str | bytes:
-    """Reads a program from text, bytes or a file: returns text, or bytes of a proto or of bytecode."""
+    """Reads a program from text, bytes or a file: returns text, or the bytes of a proto or of bytecode."""
     if isinstance(source, str):
         return source
     if isinstance(source, os.PathLike):
@@ -116,7 +117,7 @@ def contents(source: str | bytes | os.PathLike[str]) -> str | bytes:
     if isinstance(source, bytes) and source.startswith(_MACHINE_CODE):
         raise InvalidArgument(
             "parse: source is a serialised executable or a pickle: these hold code, and are not read as "
-            "programs; wanted HLO or StableHLO. Executable.load takes what Executable.serialize gave"
+            "programs; wanted HLO or StableHLO. Executable.load takes what Executable.serialize returned"
         )
     if isinstance(source, bytes) and not source.startswith(_BYTECODE) and not looks_like_proto(source):
         with contextlib.suppress(UnicodeDecodeError):
@@ -127,7 +128,7 @@ def contents(source: str | bytes | os.PathLike[str]) -> str | bytes:
 
 
 def stablehlo(content: str | bytes) -> Source | None:
-    """The operations of StableHLO text or bytecode, verified; None for anything else."""
+    """Parses and verifies StableHLO text or bytecode; returns None for any other content."""
     if isinstance(content, bytes):
         if not content.startswith(_BYTECODE):
             return None
@@ -153,19 +154,19 @@ def compile(  # noqa: A001
     device_assignment: Any = None, arg_types: Any = None, dim_args: Any = None, replicas: str | None = None,
     flags: Any = (), constant: Any = (),
 ) -> Executable:  # fmt: skip
-    """A callable program. `module` is not changed. `backend` is a name (`axla backends` lists them) or a
-    Client. `donate`: parameter leaves whose memory results may take.
-    `arg_types` and `dim_args` give the sizes of a module with `?`, as in `parse`. It runs as `num_replicas`
-    of `num_partitions`, those of its header by default. With replicas="first" the first participant runs
-    alone, and a collective gives what a group of one gives. `flags` are those of this compilation.
+    """Compiles a module to a callable program; `module` is not changed. `backend` is a name (`axla backends`
+    lists them) or a Client. `donate` lists the parameter leaves whose memory results may use. `arg_types` and
+    `dim_args` are the sizes of a module with `?`, as in `parse`. The program runs on `num_replicas` times
+    `num_partitions` participants, by default the numbers in the module's header. With replicas="first" only
+    the first participant runs, and a collective returns what it returns in a group of one. `flags` apply to
+    this compilation only.
 
-    `constant`: parameters that have these values in every run and are arguments no more, as pairs (or a
-    mapping) of a number or name and an array; `donate` counts the others. What is computed of them alone is
-    computed once, and products get them laid out as they read them. An array that can be written to is
-    copied.
+    `constant`: parameters with the same value in every run, as pairs (or a mapping) of a number or name and
+    an array. They are no longer arguments, and `donate` does not count them. What depends on them alone is
+    computed once, and matrix products get them in the layout that they read. Writable arrays are copied.
 
-    Raises VerifyError for an invalid module, UnsupportedError for what the backend does not do, CompileError
-    for infeeds or outfeeds without a total order.
+    Raises VerifyError for an invalid module, UnsupportedError for what the backend does not support,
+    CompileError for infeeds or outfeeds without a total order.
     """
     from axla.backends import Client, CompileOptions, get
 
@@ -195,10 +196,12 @@ def compile(  # noqa: A001
 
 
 def device_put(array: Any, device: Any = None) -> Any:
-    """A copy of a NumPy array (or anything NumPy takes, or an `axla.Array` of another device) as an
-    `axla.Array` on a device: one of a client, or the number of one of `cpu`; the first by default.
+    """Copies an array to a device, as an `axla.Array`. `array` is a NumPy array, anything that NumPy converts
+    to one, or an `axla.Array` of another device. `device` is a device of a client or the number of a `cpu`
+    device; the default is the first `cpu` device.
 
-    InvalidArgument for what is not an array, and a device that is not there or in another process.
+    Raises InvalidArgument if `array` is not an array, or if the device does not exist or belongs to another
+    process.
     """
     from axla.core.profile import transfer
     from axla.runtime.array import device_put as put

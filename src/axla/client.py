@@ -1,4 +1,4 @@
-"""The client of XLA's first documents under its public name; see `axla.compatibility.client`."""
+"""The client that XLA's first documents describe; see `axla.compatibility.client`."""
 
 from axla.compatibility.client import (
     Client,

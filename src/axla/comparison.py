@@ -1,4 +1,6 @@
-"""`check`: whether a backend gives what a program says, or else what the reference interpreter gives."""
+"""`check`: compares the results of a backend with those that the program states or the reference interpreter
+returns.
+"""
 
 from __future__ import annotations
 
@@ -25,18 +27,19 @@ from axla.ir.verify import verify_sizes
 if TYPE_CHECKING:
     from axla.stablehlo.mlir import Source
 
-# (relative, absolute) tolerance of an element type. The absolute one counts in units of the largest finite
-# element of the output, and at least 1: what is left after large terms cancel has their error, not its own.
-# f32 and f64 leave room for another order of summation, the narrow types for one rounding more or less.
+# The (relative, absolute) tolerance of each element type. The absolute tolerance is multiplied by the largest
+# finite element of the output, if that is more than 1: where large terms cancel, the rest has the rounding
+# error of those terms. f32 and f64 allow another order of summation, the narrow types one more rounding.
 TOLERANCES: dict[str, tuple[float, float]] = {
     "f64": (1e-9, 1e-10),
     "f32": (1e-4, 1e-5),
     "f16": (5e-3, 2e-3),
     "bf16": (2e-2, 1e-2),
 }
-NARROW = (0.13, 0.07)  # 8 bits and less: a unit in the last place of a 3-bit mantissa is an eighth
+# for types of at most 8 bits: a unit in the last place of a 3-bit mantissa is an eighth
+NARROW = (0.13, 0.07)
 
-SHAKES = 3  # runs that tell what is unstable
+SHAKES = 3  # the number of perturbed runs by which `unstable` finds unstable elements
 
 KINDS = {
     "ordinary": "floats in [-2, 2), small integers",
@@ -51,8 +54,8 @@ KINDS = {
 
 @dataclass(frozen=True, slots=True)
 class Tolerance:
-    """How far results may be apart. None: as TOLERANCES says of the element type. `signed_zeros`: -0.0 and
-    0.0 differ.
+    """The largest differences between results that agree. None stands for the tolerance of the element type
+    (TOLERANCES). If `signed_zeros`, -0.0 differs from 0.0.
     """
 
     relative: float | None = None
@@ -60,7 +63,7 @@ class Tolerance:
     signed_zeros: bool = False
 
     def of(self, dtype: str) -> tuple[float, float]:
-        """(relative, absolute) for an element type."""
+        """The (relative, absolute) tolerance for an element type."""
         relative, absolute = TOLERANCES.get(dtype, NARROW)
         return (
             relative if self.relative is None else self.relative,
@@ -70,13 +73,13 @@ class Tolerance:
 
 DEFAULT_TOLERANCE = Tolerance()
 BITS = Tolerance(0.0, 0.0, signed_zeros=True)
-"""Equal bits; NaN is NaN."""
+"""Bits must be equal, except that all NaNs are equal."""
 
 
 @dataclass(frozen=True, slots=True)
 class OutputReport:
-    """One output: its shape, the largest absolute difference found, and why it differs ("" if it agrees).
-    `unstable` elements were left out.
+    """The comparison of one output. `largest` is the largest absolute difference, `problem` says how the
+    output differs ("" if it agrees), `unstable` is the number of elements that were left out.
     """
 
     number: int
@@ -94,7 +97,7 @@ class OutputReport:
 
 @dataclass(frozen=True, slots=True)
 class CheckReport:
-    """The result of `check`: one entry per output leaf."""
+    """The result of `check`: a report for each output leaf."""
 
     name: str
     backend: str
@@ -107,7 +110,7 @@ class CheckReport:
         return not any(output.problem for output in self.outputs)
 
     def raise_if_different(self) -> None:
-        """Mismatch for the first output that differs."""
+        """Raises Mismatch for the first output that differs."""
         for output in self.outputs:
             if output.problem:
                 raise Mismatch(f"{self.name}: {self.backend} and {self.reference} differ: {output}")
@@ -125,16 +128,18 @@ def check(
     kinds: Sequence[str] = ("ordinary",), tolerance: Tolerance = DEFAULT_TOLERANCE,
     skip_unstable: bool = False,
 ) -> CheckReport:  # fmt: skip
-    """Runs a program on a backend. StableHLO with `check` operations says itself what it expects; other
-    programs run on `reference` too, with `inputs` or random ones of each of the `kinds` (KINDS), and all
-    outputs are compared, by `tolerance`. `arg_types` and `dim_args` give the sizes of a program with `?`, as
-    in `parse`, `replicas` who runs, as in `compile`.
-    `before_run(module)` is called before each run; it may fill the infeed.
+    """Runs a program on a backend and checks its results.
 
-    `skip_unstable`: of outputs that differ, elements that `unstable` names are left out, and counted in the
+    StableHLO with `check` operations contains the expected results. Any other program also runs on
+    `reference`, with `inputs` or with random inputs of each of the `kinds` (KINDS), and all outputs are
+    compared with `tolerance`. `arg_types` and `dim_args` are the sizes of a program with `?`, as in `parse`;
+    `replicas` selects the participants, as in `compile`. `before_run(module)` is called before each run; it
+    may fill the infeed.
+
+    If `skip_unstable`, elements that `unstable` finds are left out of outputs that differ, and counted in the
     report.
 
-    Raises Mismatch where they differ; otherwise the report says how close they are.
+    Raises Mismatch if results differ; otherwise the report has the largest differences.
     """
     if not isinstance(source, Module):
         content = contents(source)
@@ -174,9 +179,8 @@ def check_itself(
     program: Source, backend: str, deadline: float | None = None, replicas: str | None = None,
     before_run: Callable[[Module], object] = lambda _: None,
 ) -> CheckReport:  # fmt: skip
-    """Runs the functions of a program that check something; an output of the report is a check.
-
-    The program is taken apart by it.
+    """Runs the functions of a StableHLO program that contain `check` operations. Each output of the report is
+    one check. `program` is taken apart and cannot be used afterwards.
     """
     from axla.custom.probes import record_probes
     from axla.stablehlo.checks import cases
@@ -211,7 +215,9 @@ def run_flat(
     module: Module, inputs: Sequence[Any], backend: str, deadline: float | None = None,
     replicas: str | None = None, before_run: Callable[[Module], object] = lambda _: None,
 ) -> list[np.ndarray]:  # fmt: skip
-    """The result leaves of a module as NumPy arrays. `before_run` may feed what it reads while it runs."""
+    """Runs a module on a backend; returns the result leaves as NumPy arrays. `before_run(module)` is called
+    before the run; it may fill the infeed.
+    """
     for shape in array_leaves(module.entry.root.shape):
         _check_array("result", shape)
     program = compile(module, backend=backend, replicas=replicas)
@@ -220,14 +226,16 @@ def run_flat(
 
 
 def _check_array(what: str, shape: Shape) -> None:
-    """Raises UnsupportedError for values that cannot be shown or made here."""
+    """Raises UnsupportedError if no NumPy array has this shape; `what` names the value in the message."""
     why = why_no_array(shape)
     if why is not None:
         raise UnsupportedError(f"{what} of {shape.to_string(layout=False)}: {why}")
 
 
 def parameter_leaves(module: Module) -> list[tuple[str, Shape]]:
-    """Name and shape of each array among the parameters, in order; tuples are taken apart."""
+    """The name and shape of each array among the parameters, in order. Each array in a tuple has an entry of
+    its own.
+    """
     leaves: list[tuple[str, Shape]] = []
     for parameter in module.entry.parameters:
         arrays = array_leaves(parameter.shape)
@@ -239,12 +247,12 @@ def parameter_leaves(module: Module) -> list[tuple[str, Shape]]:
 
 
 def array_leaves(shape: AnyShape) -> list[Shape]:
-    """The arrays of a shape, depth first, without tokens."""
+    """The array shapes in a shape, depth first; tokens are left out."""
     return list(shape.arrays())
 
 
 def random_inputs(module: Module, seed: int = 0, kind: str = "ordinary") -> list[np.ndarray]:
-    """An array for each parameter leaf; the same for the same seed, kind, leaf number and shape."""
+    """A random array for each parameter leaf. Seed, kind, leaf number and shape determine its elements."""
     if seed < 0:
         raise InvalidArgument(f"random inputs: seed={seed}, wanted a number of at least 0")
     if kind not in KINDS:
@@ -254,8 +262,8 @@ def random_inputs(module: Module, seed: int = 0, kind: str = "ordinary") -> list
 
 
 def random_array(shape: Shape, seed: int, leaf: int = 0, kind: str = "ordinary") -> np.ndarray:
-    """Numbers of a kind (KINDS). Ordinary ones: floats in [-2, 2), integers in [-2, 8) or [0, 10), scalars in
-    [0, 4).
+    """Random numbers of a kind (KINDS). Ordinary floats are in [-2, 2), ordinary integers in [-2, 8) if
+    signed, else in [0, 10), ordinary integer scalars in [0, 4).
     """
     ordinary = _ordinary_array(shape, seed, leaf)
     if kind == "ordinary" or shape.dtype.is_pred or (shape.dtype.is_integer and not shape.dims):
@@ -274,7 +282,9 @@ def random_array(shape: Shape, seed: int, leaf: int = 0, kind: str = "ordinary")
 def _special(
     kind: str, dtype: DType, dims: tuple[int, ...], rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray] | None:
-    """Numbers of a kind, and where they take the place of ordinary ones; None where the type has none."""
+    """Returns numbers of a kind, and a mask of the elements where they replace ordinary numbers; None if the
+    kind has no numbers of this type.
+    """
     if dtype.is_integer:
         half = 1 << (dtype.bits - 1)
         ends = [-half, half - 1] if dtype.is_signed else [0, 2 * half - 1]
@@ -306,7 +316,9 @@ def _special(
 
 
 def _ordinary_array(shape: Shape, seed: int, leaf: int) -> np.ndarray:
-    """Small numbers. Integer scalars are mostly trip counts and offsets, hence never negative."""
+    """An array of small random numbers. Integer scalars are never negative, since they are mostly trip counts
+    and offsets.
+    """
     _check_array("random input", shape)
     if shape.byte_size > 1 << 33:
         raise UnsupportedError(
@@ -335,12 +347,14 @@ def compare(
     module: Module, found: Sequence[np.ndarray], wanted: Sequence[np.ndarray], backend: str, reference: str,
     tolerance: Tolerance = DEFAULT_TOLERANCE, moved: Sequence[np.ndarray] | None = None,
 ) -> CheckReport:  # fmt: skip
-    """The report on the outputs of two backends; of outputs that differ, `moved` elements are left out."""
+    """Compares the outputs of two backends. `moved` has a mask for each output: if an output differs, its
+    masked elements are left out.
+    """
     shapes = array_leaves(module.entry.root.shape)
     if not len(found) == len(wanted) == len(shapes):
         raise Mismatch(
             f"{module.name}: {len(shapes)} outputs are declared, "
-            f"{backend} gives {len(found)}, {reference} {len(wanted)}"
+            f"{backend} returns {len(found)}, {reference} {len(wanted)}"
         )
     outputs = [
         compare_output(k, shape, a, e, tolerance)
@@ -357,8 +371,8 @@ def compare(
 def compare_output(
     number: int, shape: Shape, found: np.ndarray, wanted: np.ndarray, tolerance: Tolerance = DEFAULT_TOLERANCE
 ) -> OutputReport:
-    """Integers and pred must be equal. NaN agrees with NaN, an infinity with itself; zeros of both signs
-    agree, unless the tolerance says otherwise.
+    """Compares an output with the wanted array. Integers and pred must be equal. NaN agrees with NaN, an
+    infinity with itself; 0.0 and -0.0 agree unless the tolerance has `signed_zeros`.
     """
     if found.shape != wanted.shape or found.dtype != wanted.dtype:
         problem = f"found {found.dtype}{list(found.shape)}, wanted {wanted.dtype}{list(wanted.shape)}"
@@ -376,7 +390,9 @@ def agreement(
     shape: Shape, found: np.ndarray, wanted: np.ndarray, tolerance: Tolerance = DEFAULT_TOLERANCE,
     share: float = 1.0,
 ) -> tuple[np.ndarray, float]:  # fmt: skip
-    """Which elements agree within a share of the tolerance, and the largest difference of finite ones."""
+    """Returns a mask of the elements that agree within `share` of the tolerance, and the largest absolute
+    difference of finite elements.
+    """
     dtype = shape.dtype
     with np.errstate(all="ignore"):
         if not dtype.is_inexact:
@@ -395,9 +411,10 @@ def unstable(
     module: Module, wanted: Sequence[np.ndarray], run: Callable[[Module], Sequence[np.ndarray]],
     tolerance: Tolerance = DEFAULT_TOLERANCE, shakes: int = SHAKES,
 ) -> list[np.ndarray]:  # fmt: skip
-    """Which elements of each output say nothing: they move by an eighth of the tolerance, or more, when sums,
-    products and functions are off by some units in the last place, and sums in another order. `run` gives the
-    outputs of a module.
+    """Finds unstable elements: those that move by an eighth of the tolerance, or more, when sums, products
+    and functions are off by some units in the last place and sums have another order. A difference in such an
+    element does not show an error. Returns a mask for each output. `run` returns the outputs of a module,
+    `wanted` are those of the unchanged one.
     """
     from axla.analysis.rounding import shaken
 
@@ -415,8 +432,8 @@ def unstable(
 def _close(
     found: np.ndarray, wanted: np.ndarray, tolerance: tuple[float, float], signed_zeros: bool
 ) -> tuple[np.ndarray, float]:
-    """Which elements agree within (relative, absolute) tolerances, and the largest difference of finite
-    ones.
+    """Returns a mask of the elements that agree within the (relative, absolute) tolerance, and the largest
+    absolute difference of finite elements.
     """
     relative, absolute = tolerance
     finite = np.isfinite(wanted)

@@ -7,5 +7,5 @@ from typing import TYPE_CHECKING
 
 from axla.builder.ops import *  # noqa: F403
 
-if not TYPE_CHECKING:  # checkers see the names where they are imported
+if not TYPE_CHECKING:  # type checkers take the names from the import above
     from axla.builder.ops import __all__ as __all__

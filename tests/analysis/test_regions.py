@@ -1,4 +1,4 @@
-"""What is computed in registers."""
+"""The choice of the values that are computed in registers."""
 
 import pytest
 

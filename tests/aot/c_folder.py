@@ -112,7 +112,7 @@ def _compile(command, standard, folder, name, inputs, flags) -> Path:
 
 
 def run(binary: Path, *arguments: str, status: int = 0) -> str:
-    """What a program prints."""
+    """Runs a program; returns what it prints."""
     done = subprocess.run(
         [binary, *arguments], cwd=binary.parent, capture_output=True, text=True, check=False, timeout=60
     )
@@ -121,7 +121,7 @@ def run(binary: Path, *arguments: str, status: int = 0) -> str:
 
 
 def jit(text: str, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """What the JIT gives for the same target."""
+    """The results of the JIT for the same target."""
     found = axla.compile(axla.parse(text), target_cpu=TARGET).execute(list(inputs))
     return [np.asarray(array) for array in found]
 

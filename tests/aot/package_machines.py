@@ -30,7 +30,7 @@ WARNINGS = ("-Wall", "-Wextra", "-Werror")
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """How C programs are built for a target, and run. `sources`: start code where there is no system."""
+    """Builds C programs for a target and runs them. `sources`: start code where there is no system."""
 
     compiler: tuple[str, ...]
     runner: tuple[str, ...] = ()

@@ -82,8 +82,9 @@ def run(
 
 
 def _commands(commands: list[str], folder: Path) -> str:
-    """What the programs of a block say. Commands of axla are run in this process, which is quicker; what they
-    say counts where nothing else is run.
+    """Runs the commands of a block; returns their output.
+
+    Commands of axla run in this process, which is quicker; their output counts if no other command runs.
     """
     said: dict[bool, list[str]] = {True: [], False: []}
     for of_axla, group in itertools.groupby(commands, lambda line: line.startswith("axla ")):

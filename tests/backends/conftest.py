@@ -85,7 +85,7 @@ def installed(tmp_path_factory):
 
 
 def install(package: Path, folder: Path) -> None:
-    """What an installer writes of a package into a folder: its name and its entry points."""
+    """Writes the metadata that an installer would write: the name of the package and its entry points."""
     project = tomllib.loads((package / "pyproject.toml").read_text())["project"]
     facts = folder / f"{project['name'].replace('-', '_')}-{project['version']}.dist-info"
     facts.mkdir()
@@ -126,7 +126,7 @@ def backend(request) -> Iterator[str]:
 
 @pytest.fixture
 def refused(backend) -> set[str]:
-    """What the backend refuses for ever."""
+    """The reasons of the cases that the backend never supports."""
     return REFUSED.get(backend, set())
 
 

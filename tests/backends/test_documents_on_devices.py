@@ -1,4 +1,4 @@
-"""What the documents say of replicas, partitions, collectives and transfers, run on 2, 4 and 6 devices.
+"""The documents' examples of replicas, partitions, collectives and transfers, on 2, 4 and 6 devices.
 
 The page on operation semantics is meant where nothing else is said; tests are named after its sections. Its
 examples of one device are in tests/examples.

@@ -1,4 +1,4 @@
-"""What every backend does in the same way: the one suite for all of them, those to come too."""
+"""The suite that every backend must pass, future ones too."""
 
 from __future__ import annotations
 

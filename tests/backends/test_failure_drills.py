@@ -1,4 +1,4 @@
-"""What happens to all participants of a run in this process when one fails: a clear error on all within the
+"""One participant of a run in this process fails: all get a clear error within the
 deadline, nothing hangs, and the client works on.
 """
 

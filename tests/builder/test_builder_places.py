@@ -1,4 +1,4 @@
-"""What the builder says of the user's program: file, line, column, and the line with a caret."""
+"""Errors of the builder show the user's program: file, line, column, and the line with a caret."""
 
 from __future__ import annotations
 

@@ -132,7 +132,7 @@ def test_collectives_of_one_replica(b, value):
 
 
 def test_all_to_all_joins_the_parts_in_the_order_of_their_senders(b):
-    """What follows the exchange, on what member 0 of two gets: rows 0 and 1 of both."""
+    """Checks the result of participant 0 of two, which receives rows 0 and 1 of both."""
     senders = [np.arange(8).reshape(4, 2), 100 + np.arange(8).reshape(4, 2)]
     op = ops.AllToAll(parameter(b, senders[0]), 0, 1, 2, [[0, 1]])
     exchanged = next(i for i in b._entry.instructions if i.op.opcode == "all-to-all")

@@ -93,7 +93,7 @@ def _must_fail(name, good, default, value) -> bool:
 
 
 def _faults(function, given, named, raising=True):
-    """What a function does wrong with wrong values: bare exceptions, and values accepted."""
+    """Lists the wrong values that a function accepts, or refuses with a bare exception."""
     more = [v for v in given if isinstance(v, axla.builder.XlaOp)][:1]
     for name, good, default, place in _arguments(function, given, named):
         for value in [*WRONG, *more, [*more, *more, 1.5]]:

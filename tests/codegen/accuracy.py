@@ -1,4 +1,4 @@
-"""How far vector math is from the true values.
+"""Measures the errors of vector math functions against the true values.
 
 Samples, references, units in the last place, promised bounds.
 """

@@ -1,4 +1,4 @@
-"""What is known of AArch64 machines, on whatever machine the tests run."""
+"""The features of AArch64 machines, tested on any machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How blocks of threads move bytes: transposes and reductions, whole and with edges, on the machine that
+"""Memory accesses of thread blocks: transposes and reductions, whole and with edges, on the machine that
 executes PTX. Inputs are whole numbers, so that results are those of the interpreter in any order; what warps
 touch is counted.
 """

@@ -65,7 +65,7 @@ def test_rows_of_every_length(kind):
 
 
 def test_one_kernel_computes_the_elements_of_a_row_once():
-    """What a reduce reads and what reads its result share a kernel, an expensive function of the elements
+    """The producer and the consumer of a reduce share a kernel, an expensive function of the elements
     too.
     """
     opcode, start, _ = KINDS["f32"]

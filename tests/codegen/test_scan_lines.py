@@ -53,7 +53,7 @@ def drawn(kind, dims) -> np.ndarray:
 
 
 def both(text, x) -> list[np.ndarray]:
-    """What code and the interpreter give."""
+    """The results of the compiled code and of the interpreter."""
     programs = axla.compile(axla.parse(text)), axla.compile(axla.parse(text), backend="interpreter")
     return [np.asarray(program(x)) for program in programs]
 

@@ -1,4 +1,4 @@
-"""What small machines have no instruction for, on this machine: every bit as its own instructions give it."""
+"""Operations that small machines have no instruction for: bits equal to those of this machine's."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from axla.codegen.function import LlvmModule
 from axla.codegen.host import host_target
 from axla.codegen.kernel import emit_kernel
 from axla.core import flags
-from axla.core.dtypes import BF16, F32, S8, S32, U8, U32
+from axla.core.dtypes import BF16, F16, F32, F64, S8, S16, S32, S64, U8, U32
 from axla.kernels.dot import GemmSpec
 from axla.kernels.product import BYTES, HALVES
 from axla.program.kernels import plan_kernel
@@ -57,6 +57,15 @@ def test_products_of_bytes_take_words_where_the_machine_has_them(n, words):
     assert "vpdp" not in assembly(spec, [])
     assert "vpdp" not in assembly(replace(spec, result=S8), ["+avx512vnni"])
     assert "vpdp" not in assembly(spec, ["+avx512vnni", "-avx512f"])
+
+
+@pytest.mark.parametrize("result", [F16, F32, S16, S64, F64])
+def test_products_take_words_only_for_sums_of_their_kind(result):
+    """Sums of bytes are integers of 32 bits, and those of bf16 floats."""
+    features, sizes = ["+avx512vnni", "+avx512bf16"], (1, 20, 20, 64)
+    assert "vpdp" not in assembly(GemmSpec(S8, result, *sizes), features)
+    if result not in (F16, F32):
+        assert "vdpbf16ps" not in assembly(GemmSpec(BF16, result, *sizes), features, flushes=True)
 
 
 def test_products_of_bf16_take_words_where_denormals_may_go():

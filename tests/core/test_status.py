@@ -75,7 +75,7 @@ def test_exceptions_that_are_not_ours():
 
 
 def test_c_and_rust_have_the_same_codes():
-    """What libraries say is read from the table."""
+    """The status codes of the C and Rust interfaces are those of the table."""
     from axla.aot import c_types, rust
 
     header = dict(re.findall(r"AXLA_([A-Z_]+) = (\d+),", abi.c_header()))

@@ -1,4 +1,4 @@
-"""What the flags of code generation do."""
+"""The flags of code generation."""
 
 import numpy as np
 

@@ -133,7 +133,7 @@ def test_small_kernels_do_not_poll():
 
 
 def test_a_kernel_that_computes_more_than_it_moves_is_stopped():
-    """What is multiplied for each element lies nowhere in memory."""
+    """The factors of each element are computed, not read from memory."""
     text = """mul { x = f32[] parameter(0)  y = f32[] parameter(1)  ROOT z = f32[] multiply(x, y) }
     of { a = f32[] parameter(0)  one = f32[] constant(1)
       u = f32[2,9223372036854775807] broadcast(a), dimensions={}

@@ -58,6 +58,47 @@ def test_scales_have_no_sign_to_be_ordered_by(backend):
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("name", ["f8e4m3b11fnuz", "f8e4m3fnuz", "f8e5m2fnuz"])
+def test_the_only_nan_is_the_first_in_total_order(backend, name):
+    """Of the bits of -0, and less than all others, whatever arithmetic made it."""
+    order = [128, *range(255, 128, -1), *range(128)]
+    body = f"""
+less {{ p = {name}[] parameter(0) q = {name}[] parameter(1)
+  ROOT r = pred[] compare(p, q), direction=LT, type=TOTALORDER }}
+ENTRY e {{ u = u8[256] parameter(0)
+  x = {name}[256] bitcast-convert(u)
+  y = {name}[256] maximum(x, x)
+  below = pred[256] compare(y, x), direction=NE, type=TOTALORDER
+  sorted = {name}[256] sort(x), dimensions={{0}}, to_apply=less
+  negative = {name}[256] negate(x)
+  top = ({name}[3], s32[3]) topk(negative), k=3, largest=false
+  first = {name}[3] get-tuple-element(top), index=0
+  s = u8[256] bitcast-convert(sorted)
+  f = u8[3] bitcast-convert(first)
+  ROOT t = (pred[256], u8[256], u8[3]) tuple(below, s, f) }}"""
+    below, ranked, first = run(
+        body, np.random.default_rng(1).permutation(256).astype(np.uint8), backend=backend
+    )
+    assert not below.any()
+    assert ranked.tolist() == order
+    assert first.tolist() == order[:3]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("name", ["f8e5m2", "f8e3m4", "f8e4m3", "f8e4m3fn"])
+def test_total_order_tells_nans_apart(backend, name):
+    body = f"""
+less {{ p = {name}[] parameter(0) q = {name}[] parameter(1)
+  ROOT r = pred[] compare(p, q), direction=LT, type=TOTALORDER }}
+ENTRY e {{ u = u8[256] parameter(0)
+  x = {name}[256] bitcast-convert(u)
+  sorted = {name}[256] sort(x), dimensions={{0}}, to_apply=less
+  ROOT s = u8[256] bitcast-convert(sorted) }}"""
+    (found,) = run(body, np.random.default_rng(1).permutation(256).astype(np.uint8), backend=backend)
+    assert found.tolist() == [*range(255, 127, -1), *range(128)]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("name", ["float4_e2m1fn", "float6_e2m3fn", "float6_e3m2fn"])
 def test_negative_numbers_of_narrow_floats_stand_before_positive_ones(backend, name):
     short = "f" + name.removeprefix("float").replace("_", "")

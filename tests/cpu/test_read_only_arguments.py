@@ -151,7 +151,7 @@ def test_a_donated_argument_is_written_in_place():
 
 
 def test_nothing_is_stored_to_read_only_memory():
-    """What would store to an argument is an error of the compiler, not of a machine."""
+    """A program that would store to an argument is an error at compile time, not a fault at run time."""
     target = host_target()
     program = compile_program(axla.parse(LOOP), target)
     scale = program.parameters[1]

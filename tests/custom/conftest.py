@@ -1,4 +1,4 @@
-"""What a test registers is gone after it."""
+"""Removes what a test registered when it ends."""
 
 from __future__ import annotations
 

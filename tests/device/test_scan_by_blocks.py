@@ -65,7 +65,7 @@ def drawn(kind, dims) -> np.ndarray:
 
 
 def both(client, text, x) -> list[np.ndarray]:
-    """What the device and the interpreter give."""
+    """The results of the device and of the interpreter."""
     programs = client.compile(axla.parse(text)), axla.compile(axla.parse(text), backend="interpreter")
     return [np.asarray(program.execute([x])[0]) for program in programs]
 

@@ -31,7 +31,7 @@ def pytest_collection_modifyitems(items):
 
 @dataclass
 class Ended:
-    """How a job ended. `seconds`: after what its script called the cause, or after its start."""
+    """The end of a job. `seconds`: the time since its script announced the cause, or since its start."""
 
     status: int
     out: str
@@ -40,7 +40,7 @@ class Ended:
 
     @property
     def messages(self) -> list[str]:
-        """What the launcher said."""
+        """The messages of the launcher."""
         return [line for line in self.error.splitlines() if line.startswith("axla.distributed: ")]
 
 

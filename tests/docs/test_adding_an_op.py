@@ -56,7 +56,7 @@ def run_blocks(folder: Path, wanted: str) -> None:
 
 
 def run_python(folder: Path, *arguments: str) -> str:
-    """What a Python says that finds the page's package."""
+    """Runs Python with the page's package on its path; returns its output."""
     environment = {
         **os.environ, "PYTHONPATH": f"{folder}{os.pathsep}{ROOT / 'src'}", "AXLA_CACHE_DIR": "",
         "AXLA": str(ROOT),

@@ -20,7 +20,7 @@ CROSS = shutil.which("s390x-linux-gnu-gcc") and shutil.which("qemu-s390x-static"
 
 
 def install(package: Path, site: Path) -> None:
-    """What `pip install` writes: the metadata of a package, with its entry points, and where it is."""
+    """Writes what `pip install` would: the metadata of a package with its entry points, and its path."""
     project = tomllib.loads((package / "pyproject.toml").read_text())["project"]
     facts = site / f"{project['name'].replace('-', '_')}-{project['version']}.dist-info"
     facts.mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""What the examples share: programs of examples/ as modules, and values of the documents' examples."""
+"""Shared by the examples' tests: programs of examples/ as modules, and values of the documents' examples."""
 
 import importlib.util
 import sys

@@ -13,13 +13,17 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "scripts"))
 
-from fuzz_lib import cases, judge, oracles, participants, reducing, told, work  # noqa: E402
+from fuzz_lib import cases, judge, motifs, oracles, participants, reducing, told, work  # noqa: E402
+from fuzz_lib.draft import Draft  # noqa: E402
 from fuzz_lib.oracles import ORACLES, unequal  # noqa: E402
 from verify_lib import mutate  # noqa: E402
 
 import axla  # noqa: E402
+from axla import hlo  # noqa: E402
+from axla.core import flags  # noqa: E402
 from axla.core.dtypes import F8E5M2, F32  # noqa: E402
 from axla.core.errors import AxlaError  # noqa: E402
+from axla.cpu import programs  # noqa: E402
 from axla.ir.attributes import Direction  # noqa: E402
 from axla.tools.apart import Apart  # noqa: E402
 from axla.tools.bisect import bisect  # noqa: E402
@@ -78,6 +82,22 @@ ENTRY e { x = f32[3,4] parameter(0)
         except mutate.Unfit:
             continue
         assert [i.op.dimensions for i in module.entry.instructions if i.opcode == "map"] == [(0, 1)]
+
+
+def test_sorts_have_an_order_for_nan():
+    draft = Draft(random.Random(1), "sorts")
+    scope = draft.entry
+    x = scope.parameter(axla.parse("ENTRY e { ROOT x = f8e8m0fnu[9] parameter(0) }").entry.root.shape)
+    orders = [draft.order([x.shape.dtype], 0, "LT", False) for _ in range(2)]
+    for order, array in zip(orders, (x, motifs.without_nan(scope, x)), strict=True):
+        scope.add(hlo.Sort((0,), True, order), array)
+    cases._orders(draft)
+    assert [order.root.op.is_total_order for order in orders] == [True, False]
+    draft.module.entry.set_root(motifs.without_nan(scope, x))
+    (found,) = axla.compile(draft.module, backend="interpreter").execute(
+        [np.full(9, np.nan, x.shape.dtype.numpy)]
+    )
+    assert (np.asarray(found) == 1).all()
 
 
 def test_mutants_of_a_sort_have_its_order():
@@ -161,6 +181,22 @@ ENTRY e { x = f8e5m2[40,5] parameter(0)
     values = np.random.default_rng(16).uniform(-2, 2, (40, 5)).astype(F8E5M2.numpy)
     case = case_from(text, values)
     assert not judge.differs(case, case.run(executable, [values]))
+
+
+def test_products_of_short_floats_in_long_ones_say_nothing():
+    """They overflow from both ends, and code may multiply all elements in f32, and round once."""
+    text = """
+multiply { a = f8e4m3b11fnuz[] parameter(0)
+  b = f8e4m3b11fnuz[] parameter(1)
+  ROOT c = f8e4m3b11fnuz[] multiply(b, a) }
+ENTRY e { x = f8e4m3b11fnuz[24] parameter(0)
+  one = f8e4m3b11fnuz[] constant(1)
+  ROOT p = f8e4m3b11fnuz[] reduce(x, one), dimensions={0}, to_apply=multiply }"""
+    dtype = axla.parse(text).entry.root.shape.dtype.numpy
+    case = case_from(text, np.array([2] * 6 + [0.5] * 12 + [2] * 6, dtype))
+    wanted, heard = case.wanted
+    assert np.isnan(float(wanted[0]))
+    assert not judge.differs(case, ([np.array(1, dtype)], heard))
 
 
 def test_the_sign_of_a_nan_says_nothing():
@@ -248,10 +284,10 @@ def limits_here():
 
 
 def test_bisect_compiles_for_the_target_that_an_oracle_drew(tmp_path):
-    path = tmp_path / "target.py"
+    path = tmp_path / "compiled.py"
     for seed in range(2):
         target = oracles.some_target(random.Random(seed))
-        path.write_text(oracles.loading(target))
+        path.write_text(oracles.loading(target, {}))
         with Apart(60.0, load=[str(path)]) as child:
             assert child.call(limits_here) == (target.name, target.limits)
 
@@ -259,7 +295,28 @@ def test_bisect_compiles_for_the_target_that_an_oracle_drew(tmp_path):
 def test_bisect_is_told_what_an_oracle_donated():
     case = case_from(ZERO, np.ones(4, np.float32))
     found = [reducing.compiled_how(case.module, [], "donated", str(seed), "", "") for seed in range(6)]
-    assert {donated for _, donated in found} == {(), (0,)} and not any(text for text, _ in found)
+    assert {donated for _, _, donated in found} == {(), (0,)} and not any(
+        "TARGET" in text for _, text, _ in found
+    )
+
+
+EDGES = """
+ENTRY e { x = f32[4] parameter(0)
+  a = f32[4] negate(x)
+  b = f32[4] exponential(x)
+  ROOT r = f32[4] add(a, b) }"""
+
+
+def test_bisect_is_told_the_flags_and_control_edges_that_an_oracle_added(tmp_path):
+    case, path = case_from(EDGES, np.ones(4, np.float32)), tmp_path / "compiled.py"
+    found = [reducing.compiled_how(case.module, [], "some-passes", str(seed), "", "") for seed in range(6)]
+    edges = {any(i.extra.control_predecessors for i in module.entry.instructions) for module, _, _ in found}
+    assert edges == {False, True}
+    for _, text, _ in found:
+        path.write_text(text)
+        with Apart(60.0, load=[str(path)]) as child:
+            current = child.call(flags.current)
+            assert current.verify and current.shuffle is not None and current.disable_hlo_passes
 
 
 STALE = """
@@ -270,7 +327,7 @@ programs._constants = lambda module: "the same for all"
 
 
 def test_bisect_tells_an_entry_of_another_program(tmp_path, monkeypatch):
-    """What a cache takes for a program are its twins, also those with other values in a large constant."""
+    """A cache may confuse a program with its twins, also with those that differ in a large constant."""
     monkeypatch.setenv("AXLA_VERIFY", "0")  # with it programs are compiled again
     monkeypatch.setenv("AXLA_CACHE_DIR", "")
     path = tmp_path / "stale.py"
@@ -282,6 +339,16 @@ ENTRY e {{ x = f32[24] parameter(0)
   ROOT r = f32[24] add(x, c) }}""")
     said = reducing.bisected(module, [np.ones(24, np.float32)], "cache", [str(path)])
     assert said.startswith("cache: an entry of kind program")
+
+
+def test_what_earlier_candidates_left_in_the_cache_is_not_asked(monkeypatch):
+    monkeypatch.setenv("AXLA_VERIFY", "0")
+    monkeypatch.setattr(programs, "_constants", lambda module: "the same for all")
+    said = []
+    for value in (1, 2):  # neither has a twin
+        module = axla.parse(f"ENTRY e {{ ROOT c = f32[2] constant({{{value}, {value}}}) }}")
+        said.append(reducing.asked(module, [], "cache", "1:1", "", "differs"))
+    assert said == ["", ""]
 
 
 def test_bisect_sees_in_which_order_the_host_is_called(tmp_path):

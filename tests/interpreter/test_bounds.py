@@ -106,7 +106,7 @@ def dynamic_cases():
 
 
 def outcome(op, shapes, given, less):
-    """How a case ends; None where the verifier does not take it."""
+    """The outcome of a case; None if the verifier refuses it."""
     try:
         module = sample_module(op, given)
         verify(module)

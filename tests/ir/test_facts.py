@@ -1,4 +1,4 @@
-"""What declarations say of ops, against what the ops do."""
+"""The declared facts about ops agree with what the ops compute."""
 
 import numpy as np
 import pytest

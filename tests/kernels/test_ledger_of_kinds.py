@@ -1,4 +1,4 @@
-"""What every kind of kernels must have, and kinds from outside."""
+"""The methods and tests that every kernel kind must have, and kinds from other packages."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ def test_programs_are_compiled_anew_while_there_are_kinds_from_outside(counting)
 
 
 def plan_of_a_test(self, *asked):
-    """What a kind must have, and no test here needs."""
+    """A method that a kind must have and that no test here calls."""
 
 
 def test_fusion_takes_what_a_kind_from_outside_is_built_around():

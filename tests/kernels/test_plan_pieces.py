@@ -1,4 +1,4 @@
-"""What planners share: how many lanes fit, and how lines are cut into pieces."""
+"""Functions that planners share: the number of lanes that fit, and the division of lines into pieces."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What lowering decides: registers and memory, what is copied when, what loops carry."""
+"""The decisions of lowering: registers or memory, copies, values carried by loops."""
 
 from __future__ import annotations
 

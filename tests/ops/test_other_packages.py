@@ -170,7 +170,7 @@ def of_one(instruction: str, shape: str = "f32[4]") -> str:
 
 
 def run_python(code: str) -> str:
-    """What a process says that finds the package."""
+    """Runs Python with the package on its path; returns its output."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment)
     assert done.returncode == 0, done.stderr
@@ -482,7 +482,9 @@ def test_declarations_that_would_not_work(cls, opcode, operands, message):
 
 def test_attributes_that_every_instruction_has_are_not_an_ops_own():
     op("new-op", operands="operand")(annotated(sharding=int))
-    with pytest.raises(axla.InvalidArgument, match="op new-op: every op has the attribute sharding"):
+    with pytest.raises(
+        axla.InvalidArgument, match="op new-op: sharding is an attribute of every instruction"
+    ):
         axla.parse(of_one("new-op(x), sharding=1"))
 
 

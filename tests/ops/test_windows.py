@@ -7,6 +7,7 @@ import itertools
 import numpy as np
 import pytest
 
+import axla
 import axla.hlo as hlo
 from axla.core.dtypes import C64, F32, F64, S32, U32
 from axla.core.errors import ShapeError
@@ -63,6 +64,20 @@ def test_convolution(window, groups):
         feature_group_count=groups,
     )  # fmt: skip
     assert np.allclose(op.evaluate(x.transpose(2, 0, 1), k.transpose(2, 0, 1)), wanted.transpose(1, 2, 0))
+
+
+@pytest.mark.parametrize("backend", ["interpreter", "cpu"])
+@pytest.mark.parametrize("rows", [2, 3])
+def test_factors_of_a_convolution_are_converted_to_its_type(rows, backend):
+    """They saturate, and NaN is 0."""
+    text = f"""
+ENTRY e {{ x = s32[1,{rows},1] parameter(0) k = f64[2,1,3] parameter(1)
+  ROOT y = s32[1,{rows - 1},3] convolution(x, k), window={{size=2}}, dim_labels=b0f_0io->b0f }}"""
+    x = np.array([1, 1, 2][:rows], np.int32).reshape(1, rows, 1)
+    k = np.array([[-np.inf, np.inf, np.nan], [1.5, -0.5, 2.9]]).reshape(2, 1, 3)
+    (found,) = axla.compile(axla.parse(text), backend=backend).execute([x, k])
+    wanted = [[-(2**31) + 1, 2**31 - 1, 2], [-(2**31) + 2, 2**31 - 1, 4]]
+    assert np.asarray(found)[0].tolist() == wanted[: rows - 1]
 
 
 def test_convolution_by_batch_groups():
@@ -192,6 +207,16 @@ def test_batch_norm_gradient_is_the_derivative():
                 changed[number][at] += sign * 1e-6
             slope = (loss(*arguments[0]) - loss(*arguments[1])) / 2e-6
             assert abs(slope - found[number][at]) < 1e-6
+
+
+def test_batch_norm_gradient_of_no_elements():
+    """The sum of nothing times the inverse deviation, as in XLA: NaN for a negative variance."""
+    nothing, three = np.zeros((2, 3, 0), np.float32), np.ones(3, np.float32)
+    variance = np.array([1, -1, np.nan], np.float32)
+    with np.errstate(all="ignore"):
+        found = hlo.BatchNormGrad(0.01, 1).evaluate(nothing, three, three, variance, nothing)
+    np.testing.assert_array_equal(found[1], [0, np.nan, np.nan])
+    np.testing.assert_array_equal(found[2], [0, 0, 0])
 
 
 def test_dynamic_sizes():

@@ -188,7 +188,7 @@ def test_shapes_are_inferred_again_where_something_changed(module, monkeypatch):
 
 
 def test_the_state_that_is_verified_has_all_fields(module):
-    """What the verifier does not read is named here."""
+    """Names the fields of the state that the verifier does not read."""
     state = ir_verify.state(module)
     for inst in module.entry.instructions:
         for name in {*Instruction.__slots__} - {"id", "users", "__weakref__"}:

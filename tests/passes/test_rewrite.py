@@ -10,7 +10,7 @@ from axla.hlo import Abs, Add, Dot, Exponential, Negate, Tanh
 from axla.ir.graph import Module
 from axla.ir.structure import Constant, Parameter, Tuple
 from axla.passes import driver, pipelines
-from axla.passes.rewrite import RULES, Rule, RuleRun, rewrite, session
+from axla.passes.rewrite import RULES, Rule, RuleSession, rewrite, rule_session
 from axla.target.machine import cpu_target
 from axla.text.parser import parse_hlo
 from hlo_tests import same_values
@@ -29,7 +29,7 @@ def module_of(*ops):
 
 
 def apply(module, function, on=Negate, **session_changes):
-    with session(RuleRun(**session_changes)):
+    with rule_session(RuleSession(**session_changes)):
         rewrite(module, {on: (Rule(function.__name__, function, ""),)})
     return [i.opcode for i in module.entry.instructions]
 
@@ -52,7 +52,7 @@ def test_a_rule_is_asked_where_its_operand_and_the_root_are_as_it_says():
 
     def tried(*ops, **matches):
         module = module_of(*ops)
-        with session(RuleRun()):
+        with rule_session(RuleSession()):
             rewrite(module, {Negate: (Rule("only_operand", only_operand, "", **matches),)})
         return [i.opcode for i in module.entry.instructions]
 

@@ -1,4 +1,4 @@
-"""What programs of several partitions say of arguments and results, in Shardy's form and in the older one."""
+"""Shardings of arguments and results of partitioned programs, in Shardy's form and in the older one."""
 
 import pytest
 

@@ -18,7 +18,7 @@ NUMBERS = (0, 1, -1, 2, 7, 63, 64, 1 << 20, (1 << 31) - 1, 1 << 33, 1 << 62, -(1
 
 
 def read(data: bytes | str) -> str:
-    """What comes of it; any exception that is not an AxlaError, and any InternalError, fails the test."""
+    """Reads damaged bytes. Any exception that is not an AxlaError, and any InternalError, fails the test."""
     try:
         module = proto.read(data)
         module.to_string()

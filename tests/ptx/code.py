@@ -80,7 +80,7 @@ class Code:
         return (self.function(function) if function else self.entry).width(name)
 
     def address(self, name: str) -> int | None:
-        """What the name of a variable stands for."""
+        """The address of a variable."""
         return self.frames.get(name, self.places.get(name))
 
 

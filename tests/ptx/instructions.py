@@ -1,4 +1,4 @@
-"""What instructions compute: a table from opcodes to functions of arrays, one element per thread.
+"""The meaning of instructions: a table from opcodes to functions of arrays, one element per thread.
 
 Everything about threads together (memory, branches, barriers, shuffles) is in machine.py.
 """
@@ -45,7 +45,7 @@ class Meaning:
 
 
 def meaning(opcode: str) -> Meaning | None:
-    """What an opcode computes; None for one that is not in the table."""
+    """The function of an opcode; None if it is not in the table."""
     for pattern, make in _RULES:
         found = pattern.fullmatch(opcode)
         if found is not None:

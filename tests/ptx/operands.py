@@ -1,4 +1,4 @@
-"""How instructions read and write registers, constants and addresses, of a group of threads."""
+"""Reads and writes operands of instructions for a group of threads: registers, constants, addresses."""
 
 from __future__ import annotations
 

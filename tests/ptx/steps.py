@@ -1,4 +1,4 @@
-"""What instructions do to a group of threads: functions that read operands, compute, and write results."""
+"""Executes instructions for a group of threads: functions that read operands, compute, and write results."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Step = Callable[[Group], None]
 
 
 def step_of(code: Code, block: Block, one: Instruction) -> Step:
-    """What an instruction does to a group of threads."""
+    """A function that executes an instruction for a group of threads."""
     for pattern, make in _STEPS:
         found = pattern.fullmatch(one.opcode)
         if found is not None:
@@ -257,7 +257,7 @@ def _atomic(
 
 
 def _nothing(code: Code, block: Block, one: Instruction) -> Step:
-    """What orders memory, or only helps: everything is in order here."""
+    """Does nothing: fences and hints have no effect here, where all accesses are in order."""
     return lambda group: None
 
 

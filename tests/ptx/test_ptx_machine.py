@@ -63,7 +63,7 @@ def kernel(body, parameters=1, before=""):
 
 
 def computed(opcode, *operands):
-    """What an instruction computes."""
+    """The result of an instruction."""
     known = meaning(opcode)
     assert known is not None, opcode
     given = [np.atleast_1d(np.asarray(o, t)) for o, t in zip(operands, known.operands, strict=True)]

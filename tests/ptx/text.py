@@ -99,7 +99,7 @@ def parse(text: str) -> Module:
 
 
 def _statements(text: str) -> Iterator[tuple[str, str]]:
-    """What ends in a semicolon, and where blocks open (with what stands before) and close."""
+    """Splits a text into statements, beginnings of blocks (the text before the brace) and ends of blocks."""
     held, braces = "", 0
     for part in re.split(r"([;{}])", text):
         if part == "{" and not braces and held.strip().endswith(":"):
@@ -175,6 +175,6 @@ def _inside(function: Function, words: str) -> None:
 
 
 def _operands(text: str) -> tuple[str, ...]:
-    """What stands between the commas outside of brackets."""
+    """Splits a text at the commas that are outside of brackets."""
     parts = re.findall(r"(?:\[[^\]]*\]|\{[^}]*\}|\([^)]*\)|[^,\[{(])+", text)
     return tuple(" ".join(part.split()) for part in parts if part.strip())

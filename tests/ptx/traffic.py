@@ -1,4 +1,4 @@
-"""What launches ask of a GPU: instructions of warps, sectors of memory, wavefronts of shared memory."""
+"""Counts the work of launches on a GPU: warp instructions, sectors of memory, wavefronts."""
 
 from __future__ import annotations
 

@@ -190,7 +190,7 @@ entry:
 
 
 class Gate:
-    """What programs of `gate` wait for. `arrived()` counts the runs that came to it."""
+    """The gate that programs of `gate` wait at. `arrived()` counts the runs that reached it."""
 
     def __init__(self) -> None:
         self.words = (c.c_int64 * 2)()

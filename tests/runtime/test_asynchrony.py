@@ -751,8 +751,8 @@ def test_a_build_with_checks_of_locks_runs():
     ("calls", "message"),
     [
         ('lock["memory_acquire"](0), lock["memory_acquire"](0)', "a lock of the glue is taken out of order"),
-        ('lock["memory_acquire"](0), lock["lock_check"](0)', "is held by who waits, or runs"),
-        ('glue.function("lock_check", None, ctypes.c_int32)(1)', "interpreter lock is held"),
+        ('lock["memory_acquire"](0), lock["lock_check"](0)', "a lock of the glue waits or runs code"),
+        ('glue.function("lock_check", None, ctypes.c_int32)(1)', "holds the interpreter lock waits"),
     ],
 )  # fmt: skip
 def test_a_build_with_checks_refuses(calls, message):

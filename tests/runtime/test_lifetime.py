@@ -1,4 +1,4 @@
-"""What lives how long: references, code, memory, and what importing loads."""
+"""Lifetimes of references, code and memory, and the modules that an import loads."""
 
 from __future__ import annotations
 

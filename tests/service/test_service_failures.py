@@ -1,4 +1,4 @@
-"""What happens when something breaks, or breaks rules: the process, the disk, the clock, the client."""
+"""Failures and misuse: of the process, the disk, the clock, the client."""
 
 from __future__ import annotations
 
@@ -247,7 +247,7 @@ def test_processor_time(tmp_path):
 
 
 def test_the_time_of_a_request_begins_before_it_is_read(process):
-    """What is read takes a hundred times its bytes, and its time."""
+    """Reading a request takes a hundred times the memory of its bytes, and time."""
     client = axla.connect(process.address)
     body = messages.encode("Compile", {"program": 1, "module": b"\x1a\x00" * (8 << 20)})
     for number in range(8):

@@ -382,7 +382,7 @@ def number(text: str) -> int:
 
 
 def run(found: Graph, units: Mapping[str, str], shared: set[str], flags: Mapping[str, int]) -> dict[str, str]:
-    """What the outputs of live nodes are, by `node:index`. A cluster runs if all its inputs are live."""
+    """The outputs of live nodes, by `node:index`. A cluster runs if all its inputs are live."""
     nodes, values = found.nodes, dict[str, str]()
     members: dict[str, list[str]] = {}
     order = order_of(nodes, {name: name for name in nodes}, set())

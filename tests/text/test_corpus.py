@@ -49,7 +49,7 @@ def test_sample_prints_as_xla():
 
 
 def test_xla_prints_are_fixed_points():
-    """What XLA printed is printed again letter by letter."""
+    """A text that XLA printed is printed again letter by letter."""
     prints = made(Print)
     cases = [case for case in prints.cases() if sampled(case, 40)]
     same = [case for case in cases if prints.run(case).kind == OK]

@@ -91,7 +91,7 @@ def test_what_does_not_fit():
                 f"ENTRY e {{ p = f32[?,4] parameter(0)\n q = {other} parameter(1)\n ROOT r = add(p, q) }}"
             )
     for value in ("{1, 2}", "1", "{...}"):
-        with pytest.raises(ParseError, match=r"the sizes of a constant are known, found f32\[\?\]"):
+        with pytest.raises(ParseError, match=r"the sizes of a constant must be known, found f32\[\?\]"):
             axla.parse(f"ENTRY e {{ ROOT c = f32[?] constant({value}) }}")
 
 

@@ -1,4 +1,4 @@
-"""What `scripts/bench` is made of: the table of ops, rows and tables, programs compiled ahead of time."""
+"""The parts of `scripts/bench`: the table of ops, rows and tables, programs compiled ahead of time."""
 
 from __future__ import annotations
 

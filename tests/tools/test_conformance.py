@@ -61,7 +61,7 @@ def test_a_reason_belongs_to_a_case_on_a_backend():
 
 @pytest.mark.corpus
 def test_a_sample_of_every_section_in_processes():
-    """What CI runs of the corpora: some thirty cases, on every backend."""
+    """The sample of the corpora that CI runs: some thirty cases, on every backend."""
     tasks = []
     try:
         for name in ("exec", "matrix", "models", "text", "print", "invalid", "export", "export-exec"):

@@ -1,4 +1,4 @@
-"""What helps on a command line: completion, hints, colours, doctor, help; the options of run and opt."""
+"""Help on the command line: completion, hints, colours, doctor, help; the options of run and opt."""
 
 from __future__ import annotations
 
@@ -177,10 +177,10 @@ def test_what_is_near_is_named(text, hint):
 
 def test_the_name_of_a_file_is_no_program(tmp_path, file):
     with pytest.raises(
-        axla.ParseError, match=r"looks like the name of a file, which is not there.*pathlib\.Path"
+        axla.ParseError, match=r"looks like the name of a file, which does not exist.*pathlib\.Path"
     ):
         axla.parse("model.mlir")
-    with pytest.raises(axla.ParseError, match=r"looks like the name of a file; a text is read as a program"):
+    with pytest.raises(axla.ParseError, match=r"looks like the name of a file; a str is read as a program"):
         axla.parse(file)
 
 

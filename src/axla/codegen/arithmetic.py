@@ -1,6 +1,6 @@
-"""Machine arithmetic with Python operators: vector math is written in it.
+"""Arithmetic on LLVM values with Python operators; the math functions are written with it.
 
-A `Reg` is an LLVM value of any lane count that knows the function it belongs to. `x * y + 1.0` writes two
+A `Reg` is an LLVM value of any lane count in a function that is being written. `x * y + 1.0` writes two
 instructions; Python numbers become constants of the other operand's type. Nothing here depends on HLO.
 Operations for which a target has no instruction are expanded here: rounding, fused multiply-add, scaling by
 powers of two.
@@ -28,7 +28,9 @@ BIAS = {"float": 127, "double": 1023}
 def _operation(
     floating: str | None, integer: str, *, swap: bool = False
 ) -> Callable[[Reg, Reg | float], Reg]:
-    """An operator of `Reg`, by LLVM's opcodes for floats (None: not defined) and integers."""
+    """Makes an operator of `Reg` from LLVM's opcodes for floats (None: not defined) and for integers. `swap`
+    exchanges the operands.
+    """
 
     def operate(self: Reg, other: Reg | float) -> Reg:
         a, b = self.m.pair(self, other)
@@ -42,7 +44,7 @@ def _operation(
 
 
 def _comparison(floating: str, integer: str) -> Callable[[Reg, Reg | float], Reg]:
-    """A comparison of `Reg`, by LLVM's predicates for floats and integers."""
+    """Makes a comparison of `Reg` from LLVM's predicates for floats and for integers."""
 
     def compare(self: Reg, other: Reg | float) -> Reg:
         a, b = self.m.pair(self, other)
@@ -54,9 +56,9 @@ def _comparison(floating: str, integer: str) -> Callable[[Reg, Reg | float], Reg
 
 
 class Reg:
-    """A value of one function, with operators.
+    """An LLVM value with arithmetic operators.
 
-    Integer right shift is arithmetic; see `Arithmetic` for the rest.
+    `>>` on integers is an arithmetic shift; see `Arithmetic` for further functions.
     """
 
     __slots__ = ("m", "ssa")
@@ -87,7 +89,7 @@ class Reg:
 
     @property
     def is_float(self) -> bool:
-        """Whether lanes are of type float or double."""
+        """Whether the lanes are floats: of type float, double, half or bfloat."""
         return self.element in _FLOATS
 
     __add__ = _operation("fadd", "add")
@@ -116,7 +118,8 @@ class Reg:
     udiv = _operation(None, "udiv")
     urem = _operation(None, "urem")
     srem = _operation(None, "srem")
-    # Comparisons are ordered: false when an operand is NaN (`ne`: true). Of integers they are signed.
+    # Float comparisons are ordered: false when an operand is NaN (`ne`: true). Integer comparisons are
+    # signed.
     __lt__ = _comparison("olt", "slt")
     __le__ = _comparison("ole", "sle")
     __gt__ = _comparison("ogt", "sgt")
@@ -128,7 +131,7 @@ class Reg:
     ugt = _comparison("ugt", "ugt")
     """Unsigned greater than, of integers."""
     unordered = _comparison("uno", "eq")
-    """Whether either is NaN."""
+    """Whether either operand is NaN."""
 
     def is_nan(self) -> Reg:
         """Whether each lane is NaN, as a mask."""
@@ -151,8 +154,8 @@ class Reg:
 
 
 class Arithmetic:
-    """Functions on registers of one function, by what its target supports. `lower` gives replacements for
-    operations that the target lacks (`soft.Lowering`), None where it lacks none.
+    """Functions on the LLVM values of one function, written with the instructions of its target. `lower`
+    returns replacements for operations that the target lacks (`soft.Lowering`), or None where it lacks none.
     """
 
     def __init__(self, f: LlvmFunction, target: Target, lower: Callable[[Arithmetic], Any]):
@@ -162,13 +165,15 @@ class Arithmetic:
         self.lowering = lower(self)
 
     def lowered(self, what: str, *args: Any) -> Reg | None:
-        """The replacement for an operation that the target lacks, by a method of `lowering`; None where there
-        is none.
+        """The replacement for an operation that the target lacks: the result of method `what` of `lowering`.
+        None where the target has the operation.
         """
         return getattr(self.lowering, what)(*args) if self.lowering is not None else None
 
     def has(self, capability: bool, x: Reg) -> bool:
-        """Whether the machine has this instruction for the float type of x."""
+        """Whether a `capability` of the machine is available for the float type of x: none is for f64 on a
+        machine without f64.
+        """
         return capability and (self.target.has_double or x.element != "double")
 
     def reg(self, ssa: Ssa) -> Reg:
@@ -196,7 +201,7 @@ class Arithmetic:
         return Reg(self, self.f.splat(a.ssa, lanes))
 
     def compare(self, predicate: str, a: Reg, b: Reg) -> Reg:
-        """A comparison of floats with one of LLVM's predicates."""
+        """Compares floats with one of LLVM's predicates."""
         return self.lowered("compare", predicate, a, b) or Reg(self, self.f.fcmp(predicate, a.ssa, b.ssa))
 
     def intrinsic(self, name: str, *args: Reg) -> Reg:
@@ -207,7 +212,7 @@ class Arithmetic:
         return lowered or Reg(self, self.f.call(kind, f"llvm.{name}.{mangle(kind)}", *(a.ssa for a in args)))
 
     def leading_zeros(self, x: Reg) -> Reg:
-        """The number of leading zeros of an integer; of 0 all bits."""
+        """The number of leading zeros of an integer; for 0, its number of bits."""
         if (lowered := self.lowered("leading_zeros", x)) is not None:
             return lowered
         name = f"llvm.ctlz.{mangle(x.type)}"
@@ -228,7 +233,7 @@ class Arithmetic:
         return self.intrinsic("fma", x, y, z) if self.has(self.target.has_fma, x) else x * y + z
 
     def horner(self, x: Reg, coefficients: Sequence[float]) -> Reg:
-        """The polynomial with the given coefficients, highest power first."""
+        """Evaluates at x the polynomial with the given coefficients, highest power first."""
         first, *rest = coefficients
         total = self.number(x, first)
         for c in rest:
@@ -318,7 +323,7 @@ class Arithmetic:
         return 1.5 * 2.0 ** FRACTION[x.element]
 
     def rint(self, x: Reg) -> Reg:
-        """To the nearest integer, ties to even."""
+        """Rounds floats to the nearest integer, ties to even."""
         if self.has(self.target.has_rounding, x):
             return self.intrinsic("roundeven", x)
         limit = 2.0 ** FRACTION[x.element]
@@ -356,15 +361,18 @@ class Arithmetic:
         return ((n + BIAS[kind]) << FRACTION[kind]).floats()
 
     def small_integer(self, n: Reg) -> Reg:
-        """The float equal to an integer register of the same width with magnitude below 2**fraction / 2."""
+        """Converts an integer to the float type of the same width; its magnitude is below 2**fraction / 2."""
         if n.element == "i32":
             return n.cast("sitofp", "float")
-        # Vectors of 64-bit integers often have no conversion: put the integer under the magic number.
+        # Vectors of 64-bit integers often have no conversion: add the integer to the bits of the magic
+        # number.
         magic = 1.5 * 2.0**52
         return (n + struct.unpack("<q", struct.pack("<d", magic))[0]).floats() - magic
 
     def to_small_integer(self, n: Reg) -> Reg:
-        """The integer register of the same width equal to an integral float of small magnitude."""
+        """Converts a float with an integral value of small magnitude to the integer type of the same
+        width.
+        """
         if n.element == "float":
             return n.cast("fptosi", "i32")
         magic = 1.5 * 2.0**52
@@ -410,7 +418,9 @@ class Arithmetic:
         return whole.type
 
     def table(self, name: str, words: Sequence[int], index: Reg) -> Reg:
-        """The words of a constant table of the module at `index`, one per lane."""
+        """Loads, for each lane, the word number `index` of a table of 32-bit constants, which is added to the
+        module under `name`.
+        """
         f = self.f
         text = ", ".join(f"i32 {word - (word >> 31 << 32)}" for word in words)
         f.module.globals.setdefault(

@@ -11,10 +11,14 @@ from axla.codegen.value import Value, Values
 from axla.core.dtypes import BF16, DType
 
 SHORT_STRIDE = 4
-"""Up to this distance of neighbouring lanes, whole vectors are read and lanes chosen; others are gathered."""
+"""Where neighbouring lanes are at most so many elements apart, whole vectors are loaded and lanes selected
+from them; where they are further apart, elements are gathered.
+"""
 
 SHORT_ROW = 8
-"""The same where lanes read a column of whole rows: other columns are found in the same vectors."""
+"""The largest row length for which a column of a matrix is loaded by selecting lanes of whole vectors: loads
+of the other columns share these vectors.
+"""
 
 
 class DenseArray:
@@ -72,11 +76,11 @@ class DenseArray:
         if self.dtype is not BF16 or offset.stride != 2 or self.values.f.module.byte_order != "little":
             return False
         if offset.offset % 2:
-            return offset.offset > 0  # of others, the first lane may be element 0
+            return offset.offset > 0  # else the first lane may be element 0, after half a word
         return offset.divisor % 2 == 0 and prod(self.dims) % 2 == 0
 
     def _pairs(self, offset: Index) -> Ssa:
-        """The address of the word with the first lane."""
+        """The address of the 32-bit word that contains the element of the first lane."""
         return self._address(offset, -(offset.offset % 2))
 
     def store_pairs(self, index: Sequence[AnyIndex], even: Value, odd: Value) -> None:
@@ -86,11 +90,11 @@ class DenseArray:
         self.values.f.store(words.ssa, self._pairs(self._offset(index)), 2)
 
     def _every(self, offset: Index, column: int | None) -> Value:
-        """Loads elements with a stride, as lanes of whole vectors that do not reach beyond the last element,
-        or beyond the row of the last element, where this is a column.
+        """Loads elements with a stride by selecting lanes of whole vectors. These end at the last element or,
+        if the elements are column `column` of a matrix, at the end of the last element's row.
         """
         values, lanes, stride = self.values, offset.lanes, offset.stride
-        chosen = [lane * stride for lane in range(lanes)]  # places from the first element on
+        chosen = [lane * stride for lane in range(lanes)]  # offsets from the first element
         if column is None:
             starts = [min(part * lanes, chosen[-1] + 1 - lanes) for part in range(stride)]
         else:
@@ -127,7 +131,7 @@ class DenseArray:
     def store_rows(self, index: Sequence[AnyIndex], columns: Sequence[Value]) -> None:
         """Stores a whole row for each lane of `columns`; `index` is that of the first column."""
         offset, count, lanes = self._offset(index), len(columns), columns[0].lanes
-        if lanes > 1 and (offset.vec is not None or offset.stride != count):  # rows that are not neighbours
+        if lanes > 1 and (offset.vec is not None or offset.stride != count):  # the rows are not contiguous
             for number, column in enumerate(columns):
                 self.store((*index[:-1], index[-1] + number), column)
             return
@@ -147,7 +151,7 @@ class DenseArray:
         return max(gcd(self.align, self.dtype.itemsize * offset.divisor), self.dtype.real.itemsize)
 
     def _address(self, index: Index, further: int = 0) -> Ssa:
-        """The address of the first lane's element, `further` elements later."""
+        """The address of the element that is `further` elements after the element of the first lane."""
         f, offset = self.values.f, index.offset + further
         if not offset:
             return element_address(f, self.pointer, self.dtype, index.origin)
@@ -165,5 +169,5 @@ def element_address(
 
 
 def reverse_lanes(values: Values, value: Value) -> Value:
-    """The same lanes in reverse order."""
+    """The lanes of `value` in reverse order."""
     return values.shuffle(value, value, range(value.lanes - 1, -1, -1))

@@ -14,7 +14,7 @@ _WIDTH = {"float": 32, "double": 64}
 
 
 def applies(x: Reg) -> bool:
-    """Whether the target has these instructions for registers like x."""
+    """Whether the target has the instructions of this module for registers like x."""
     bits = x.lanes * _WIDTH.get(x.element, 0)
     return x.m.target.math.avx512 and 0 < bits <= 512 and bits & (bits - 1) == 0
 
@@ -40,7 +40,9 @@ def rsqrt14(x: Reg) -> Reg:
 
 
 def rounds(x: Reg) -> bool:
-    """Whether an instruction rounds floats like x to bf16, and may take denormals for zero."""
+    """Whether an instruction of the target rounds floats like x to bf16. It treats denormals as zero, so the
+    target must allow that.
+    """
     return x.m.target.flushes and HALVES in x.m.target.intrinsics and x.element == "float" and applies(x)
 
 
@@ -55,7 +57,9 @@ def converts(x: Reg) -> bool:
 
 
 def to_integers(x: Reg, nearest: bool) -> Reg:
-    """The integers next to 16 floats, or their integer parts; -2**31 for NaN and what is out of range."""
+    """Converts 16 floats to i32: to the nearest integers if `nearest`, else to their integer parts. The
+    result is -2**31 for NaN and numbers out of range.
+    """
     f, kind = x.m.f, vector("i32", 16)
     name = f"llvm.x86.avx512.mask.cvt{'' if nearest else 't'}ps2dq.512"
     f.module.declare(name, f"declare {kind} @{name}({x.type}, {kind}, i16, i32 immarg)")
@@ -68,7 +72,9 @@ def _masked(operation: str, operands: list[Reg], immediate: int | None = None) -
 
 
 def _call(operation: str, operands: list[Reg], immediate: int | None, masked: bool) -> Reg:
-    """The intrinsic on whole registers, all lanes, with the current rounding mode."""
+    """Calls an intrinsic on whole registers; if it is `masked`, for all lanes and with the current rounding
+    mode.
+    """
     m, lanes = operands[0].m, operands[0].lanes
     args = [_widened(operand).ssa for operand in operands]
     kind = args[0].type

@@ -22,7 +22,9 @@ Indices = tuple[AnyIndex, ...]
 
 
 def bitcast_convert(e: Elements, inst: Instruction, index: Indices) -> Value:
-    """The elements of a `bitcast-convert`: whole elements, pieces of one, or several joined."""
+    """An element of a `bitcast-convert`: it has the bits of an operand's element, some of its bits, or the
+    bits of several elements.
+    """
     operand = inst.operands[0]
     source, target = operand.shape.dtype, inst.shape.dtype
     if source.bits == target.bits:
@@ -60,14 +62,14 @@ def _by_vectors(e: Elements, inst: Instruction, index: Indices) -> Value | None:
 
 
 def _covers(offset: AnyIndex, ratio: int) -> TypeGuard[Index]:
-    """Whether the lanes of a linear index are neighbours, in whole groups of `ratio`."""
+    """Whether the lanes of a linear index are consecutive elements in whole, aligned groups of `ratio`."""
     if isinstance(offset, int) or offset.vec is not None or offset.stride != 1:
         return False
     return offset.multiple % ratio == 0 and offset.lanes % ratio == 0
 
 
 def _recast(e: Elements, value: Value, target: DType, lanes: int) -> Value:
-    """The bits of a vector as `lanes` lanes of another type."""
+    """Reinterprets the bits of a vector as `lanes` lanes of another type."""
     values = e.values
     bits = values.bitcast_convert(value, BY_NAME[f"u{value.dtype.bits}"]).ssa
     narrow = _low_first(e, bits, value.lanes // lanes)
@@ -78,8 +80,8 @@ def _recast(e: Elements, value: Value, target: DType, lanes: int) -> Value:
 
 
 def _low_first(e: Elements, parts: Ssa, count: int) -> Ssa:
-    """Reorders groups of `count` pieces of elements between memory order and lowest bits first, which is how
-    LLVM reads the bits of a vector.
+    """Reorders groups of `count` parts of elements between memory order and lowest bits first, which is the
+    order in which LLVM reads the bits of a vector.
     """
     if count < 2 or e.f.module.byte_order == "little":
         return parts
@@ -87,7 +89,9 @@ def _low_first(e: Elements, parts: Ssa, count: int) -> Ssa:
 
 
 def _pick_bits(e: Elements, value: Value, target: DType, position: AnyIndex) -> Value:
-    """Piece `position` (0: the lowest bits) of a value, as an element of a narrower type."""
+    """Part number `position` of the bits of a value (0: the lowest bits), as an element of a narrower
+    type.
+    """
     values = e.values
     whole = values.bitcast_convert(value, BY_NAME[f"u{value.dtype.bits}"])
     place = values.convert(index_value(e.values, position, U32), whole.dtype)
@@ -98,7 +102,7 @@ def _pick_bits(e: Elements, value: Value, target: DType, position: AnyIndex) -> 
 
 
 def _join_bits(e: Elements, pieces: Sequence[Value], target: DType) -> Value:
-    """An element of a wider type from its pieces, the lowest bits first."""
+    """An element of a wider type, from parts of its bits; the first part has the lowest bits."""
     values = e.values
     wide = BY_NAME[f"u{target.bits}"]
     total = values.constant(wide, 0)

@@ -5,8 +5,9 @@ death is the reason in a CompileError. `python -m axla.codegen.child` is the chi
 standard input, `u64 length | pickle of (function, text, target, level, room)`, and answers with `u8 kind |
 u64 length | bytes`.
 
-Room for constants is not sent through the pipe: it is cut out of the object, and the parent inserts the
-constants there. The answer is then `u64 where | object without it`.
+`room`, if not None, is the mark and the size of a space for constants in the object. The child cuts this
+space out, and the parent inserts the constants there. The answer is then `u64 offset | object without the
+space`.
 """
 
 from __future__ import annotations
@@ -39,12 +40,12 @@ class Child:
     def __init__(self) -> None:
         self._lock = locks.new_lock()
         self._process: subprocess.Popen[bytes] | None = None
-        self._owner = 0  # the process that spawned it: a fork has one of its own
+        self._owner = 0  # id of the process that started it; a fork starts another child
         self._said: IO[bytes] | None = None
-        self._heard = 0  # bytes of it
+        self._heard = 0  # bytes of `_said` that were read
 
     def emit_object(self, text: str, target: Target, *, level: int = 2) -> bytes:
-        """The object file of an LLVM module; CompileError with target and reason when LLVM fails."""
+        """The object file of an LLVM module; raises CompileError with target and reason when LLVM fails."""
         return self._answer(text, target, level, None)
 
     def emit_assembly(self, text: str, target: Target, *, level: int = 2) -> str:
@@ -79,7 +80,7 @@ class Child:
             except (EOFError, BrokenPipeError):
                 self._complain(target)
                 raise CompileError(f"target {target.name}: LLVM failed: {self._last_words()}") from None
-            except BaseException:  # an answer that nobody read must not be taken for the next one
+            except BaseException:  # an answer that was not read must not count as the next one
                 self._stop()
                 raise
             self._complain(target)
@@ -104,7 +105,7 @@ class Child:
         self._said = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the process
         paths = os.pathsep.join(path for path in sys.path if path)
         self._process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "axla.codegen.child"],  # -P: nothing from the working directory
+            [sys.executable, "-P", "-m", "axla.codegen.child"],  # -P: no module from the working directory
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._said,
             env={**os.environ, "PYTHONPATH": paths},
         )  # fmt: skip
@@ -118,16 +119,16 @@ class Child:
         assert self._said is not None
         if not hasattr(os, "pread"):
             return  # Windows
-        said = os.pread(self._said.fileno(), 1 << 16, self._heard)  # the place in the file is the child's
+        said = os.pread(self._said.fileno(), 1 << 16, self._heard)  # the child uses the file position
         self._heard += len(said)
         lines = said.decode("utf-8", "replace").splitlines()
         found = next((line for line in lines if "is not a recognized" in line), "")
         if found:
-            self._stop()  # it warns once: the next request asks another process
+            self._stop()  # LLVM warns once per process: the next request needs another one
             raise InvalidArgument(f"target {target.name}: {found.partition(' for this')[0]}")
 
     def _last_words(self) -> str:
-        """The last message of a child that died: LLVM's, or how the process ended."""
+        """The last message of a child that died: LLVM's, or else the signal or exit status of the process."""
         assert self._process is not None and self._said is not None
         with contextlib.suppress(OSError):
             self._process.stdin.close()  # type: ignore[union-attr]
@@ -155,7 +156,7 @@ class Child:
 
 
 def _exactly(file: IO[bytes], size: int) -> bytes:
-    """`size` bytes from a pipe; EOFError when it ends before."""
+    """Reads `size` bytes from a pipe; raises EOFError if it ends before."""
     data = file.read(size)
     if len(data) < size:
         raise EOFError
@@ -163,7 +164,7 @@ def _exactly(file: IO[bytes], size: int) -> bytes:
 
 
 CHILD = Child()
-"""The child of this process."""
+"""The child that serves this process."""
 atexit.register(CHILD.close)
 
 
@@ -196,14 +197,14 @@ def serve(requests: BinaryIO, answers: BinaryIO) -> None:
 def _answer(
     answers: BinaryIO, emit: str, text: str, target: Target, level: int, room: tuple[bytes, int] | None
 ) -> None:
-    """Writes the result for a module (an object or assembly, in pieces) or an error."""
+    """Writes the result for a module (an object or assembly text, in parts) or an error."""
     from axla.codegen import llvm
 
     try:
         made = getattr(llvm, emit)(text, target, level=level)
         image = made.encode() if isinstance(made, str) else made
         kind, parts = _OBJECT, [memoryview(image)] if room is None else _without_room(image, *room)
-    except Exception as error:  # everything is the parent's to report
+    except Exception as error:  # the parent reports every error
         kind, parts = _ERROR, [memoryview(str(error).encode())]
     answers.write(struct.pack("<BQ", kind, sum(map(len, parts))))
     for part in parts:
@@ -212,7 +213,7 @@ def _answer(
 
 
 def _is_spirv(target: Target) -> bool:
-    """Whether LLVM remembers modules of a target."""
+    """Whether a target is a SPIR-V device, for which LLVM keeps state of earlier modules."""
     return target.triple.startswith("spirv")
 
 
@@ -233,10 +234,12 @@ def _apart(work: Callable[[], None]) -> None:
 
 
 def _without_room(image: bytes, mark: bytes, size: int) -> list[memoryview]:
-    """The parts of the object before and after the space for constants, and where it was."""
+    """Cuts the space for constants, of `size` bytes from `mark` on, out of an object. Returns its offset as
+    u64, the part of the object before it, and the part after it.
+    """
     at = image.find(mark)
     if at < 0 or image.find(mark, at + size) >= 0:
-        raise CompileError("the room for constants is not in the object once")
+        raise CompileError("the object does not contain the space for constants exactly once")
     data = memoryview(image)
     return [memoryview(struct.pack("<Q", at)), data[:at], data[at + size :]]
 

@@ -36,7 +36,7 @@ def wrap(x: Reg, dtype: DType) -> Reg:
 
 
 def resize(x: Reg, dtype: DType, to: str) -> Reg:
-    """An integer register of type `dtype`, extended or truncated to another integer width."""
+    """Extends or truncates an integer register of type `dtype` to the LLVM type `to`."""
     have, want = int(x.element[1:]), int(to[1:])
     if have == want:
         return x
@@ -102,8 +102,8 @@ def _contains(target: DType, source: DType) -> bool:
 def float_to_integer(x: Reg, target: DType, nearest: Reg | None = None) -> Reg:
     """Converts to an integer: truncates and saturates; NaN gives 0. `nearest`: as for `convert`.
 
-    LLVM: fptosi and fptoui of values out of range are poison. A select whose other arm is taken does not
-    mind.
+    In LLVM, fptosi and fptoui of values out of range are poison; a select that takes its other operand
+    discards it.
     """
     m = x.m
     register = register_element(target)
@@ -116,11 +116,11 @@ def float_to_integer(x: Reg, target: DType, nearest: Reg | None = None) -> Reg:
         given = x if nearest is None else nearest
         bounded = m.select(given.is_nan(), 0.0, m.least(given, float(most)))
         whole = avx512.to_integers(bounded, nearest is not None)
-        # LLVM knows the instruction that narrows, by both limits.
+        # With both limits, LLVM recognises an instruction that narrows and saturates.
         limited = m.intrinsic("smax", whole, m.number(whole, least))
         return m.intrinsic("smin", limited, m.number(whole, most)).cast("trunc", register)
     if most.bit_length() <= precise and bits < 32:
-        # Both bounds are floats: clamp first. i32 is what machines convert to.
+        # Both bounds are exact floats: clamp before the conversion, which machines have for i32.
         clamped = m.most(m.least(x, float(most)), float(least))
         whole = m.select(x.is_nan(), 0.0, clamped).cast("fptosi", "i32")
         return whole.cast("trunc", register)

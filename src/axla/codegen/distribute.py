@@ -1,9 +1,9 @@
 """How a kernel function is called, and how the threads that run it share its work.
 
 A kernel's work is a range of *steps* of its outer index space. A CPU thread is called with such a range and
-runs it alone. On other devices several threads run a step together: each handles every `threads`th stretch of
-an inner dimension, the partial results of threads are combined, and single values are written once. Emitters
-express this through a `Distribution`, and do not know which machine it is.
+runs it alone. On other devices several threads run a step together: each handles every n-th block of an inner
+dimension (for n threads), the partial results of threads are combined, and single values are written once.
+Emitters express this through a `Distribution`, so they are the same for all machines.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ class Distribution:
 
     f: LlvmFunction
     threads = 1
-    """Threads that run a step together: a power of two."""
+    """The number of threads that run a step together: a power of two."""
 
     def __init__(self, f: LlvmFunction, one_step: bool = False):
-        """`one_step`: the kernel has only step 0."""
+        """`f` is the function to write; `one_step` says that the kernel has only step 0."""
         self.f, self.one_step = f, one_step
 
     @property
@@ -38,7 +38,7 @@ class Distribution:
 
     @property
     def end(self) -> Ssa:
-        """The step after the last; a call has at least one."""
+        """The number after that of the last step; a call has at least one step."""
         return self._range("end")
 
     def _range(self, name: str) -> Ssa:
@@ -46,7 +46,7 @@ class Distribution:
 
     @contextlib.contextmanager
     def steps(self) -> Iterator[Ssa]:
-        """A loop over the steps of this call; yields the step's number."""
+        """Writes a loop over the steps of this call; yields the step's number."""
         if self.one_step:
             yield self.f.index(0)
             return
@@ -54,7 +54,9 @@ class Distribution:
             yield loop.index
 
     def argument(self, slot: int) -> Ssa:
-        """The address of a buffer: inputs, then outputs, then scratch memory."""
+        """The address of buffer number `slot`: the inputs come first, then the outputs, then the scratch
+        memory.
+        """
         f = self.f
         return f.load("ptr", f.gep("ptr", f.params["args"], f.const("i64", slot)), 8, readonly=True)
 
@@ -63,16 +65,18 @@ class Distribution:
         return {name: self.f.params[name] for name in ("frame", "args")}
 
     def inside(self, f: LlvmFunction) -> Distribution:
-        """The same for a function that receives these parameters."""
+        """The distribution for a function that the kernel calls with the parameters of `handed`."""
         return Distribution(f, self.one_step)
 
     def start(self, low: Ssa, step: int) -> Ssa:
-        """The first index of this thread, where each thread in turn takes `step` indices from `low` on."""
+        """The first index of this thread in a loop from `low`, in which the threads take blocks of `step`
+        indices in turn.
+        """
         return low
 
     def split(self, threads: int) -> Ssa:
-        """From here on, each group of `threads` threads works on a part of its own, as steps do; returns the
-        number of this thread's part.
+        """Divides the threads of a step into groups of `threads`. From here on, each group works as if it ran
+        a step of its own. Returns the number of this thread's group.
         """
         return self.f.index(0)
 
@@ -94,7 +98,7 @@ class Distribution:
         """
 
     def once(self) -> contextlib.AbstractContextManager[None]:
-        """A region that only one thread of a step runs."""
+        """Opens code that only one thread of a step runs."""
         return contextlib.nullcontext()
 
     def finish(self) -> None:

@@ -33,7 +33,9 @@ from axla.ir.op import by_op
 from axla.kernels.plan import accumulation_type
 
 WHOLE_PIECES = 3
-"""Pieces of a concatenation, at most, each of which has code for vectors that lie in it."""
+"""The largest number of operands for which a concatenation has separate code per operand, for vectors that
+lie inside it.
+"""
 
 
 def _constant(e: Elements, inst: Instruction[hlo.Constant], index: Indices) -> Value:
@@ -114,15 +116,16 @@ def _select(e: Elements, inst: Instruction, index: Indices) -> Value:
     tests = _sign_tests(condition, a, b)
     if tests is not None and y.lanes == 1:
         differ, is_some = (e(o, at) for o in tests)
-        # What follows a jump goes on with y before it is known.
+        # With a jump, the CPU continues with y before the test is computed.
         if differ.lanes == 1 and integer.jumps(e.values.m.reg(differ.ssa)):
             return either(e, differ, lambda: (e.values.select(is_some, x, y),), lambda: (y,), likely=False)[0]
     return e.values.select(e(condition, at), x, y)
 
 
 def _sign_tests(condition: Instruction, a: Instruction, b: Instruction) -> list[Instruction] | None:
-    """The tests that decide whether the remainder b must get the sign of its divisor, as in Python: whether
-    the signs differ, which is rare, and whether b is not 0. a is b plus the divisor.
+    """Recognises the correction of a remainder `b` to the sign of its divisor, as in Python; `a` is b plus
+    the divisor. Returns the operands of `condition`: whether the signs differ, which is rare, and whether b
+    is not 0. Returns None for any other select.
     """
     if type(condition.op) is not hlo.And or type(b.op) is not hlo.Remainder or type(a.op) is not hlo.Add:
         return None
@@ -164,8 +167,8 @@ def _pad(e: Elements, inst: Instruction[hlo.Pad], index: Indices) -> Value:
 def _every_other(
     e: Elements, inst: Instruction[hlo.Pad], index: Indices
 ) -> list[tuple[Value | None, Making]]:
-    """Lanes along a dimension with interior padding 1: either all of them read padding, or every other one
-    does.
+    """The simple cases of a `pad` whose last dimension has interior padding 1 and lies along the lanes, for
+    `where_inside`: all lanes read padding, or every other one does. Empty where they do not apply.
     """
     (operand, padding), f, values = inst.operands, e.f, e.values
     *outer, last = index
@@ -197,7 +200,7 @@ def _every_other(
 
 
 def _padded(e: Elements, inst: Instruction[hlo.Pad], index: Indices) -> Value:
-    """The general case: edge padding and interior padding."""
+    """An element of `pad` in the general case, with edge padding and interior padding."""
     operand, padding = inst.operands
     dims = zip(index, operand.shape.dims, pad_dims(inst), strict=True)
     places = [_place(e, i, size, edges) for i, size, edges in dims]
@@ -206,9 +209,11 @@ def _padded(e: Elements, inst: Instruction[hlo.Pad], index: Indices) -> Value:
 
 
 def _place(e: Elements, i: AnyIndex, size: int, edges: tuple[int, int, int]) -> tuple[Value | bool, AnyIndex]:
-    """Whether an index of a padded dimension falls on an element, and on which."""
+    """(whether index `i` of a padded dimension falls on an element of the operand, the index of that
+    element). `size` is the operand's size; `edges` has the (low, high, interior) padding.
+    """
     low, _, interior = edges
-    if edges == (0, 0, 0):  # nothing to ask, so lanes along it stay in order
+    if edges == (0, 0, 0):  # no test is needed, so lanes along it stay in order
         return True, i
     moved, step = i - low, interior + 1
     inside = e.in_range(moved, 0, (size - 1) * step + 1) if size else False
@@ -272,7 +277,9 @@ def _dynamic_slice(e: Elements, inst: Instruction, index: Indices) -> Value:
 
 
 def dynamic_update_slice(e: Elements, inst: Instruction, index: Indices) -> Value:
-    """An element of a `dynamic-update-slice`: from the update where the index is inside its window."""
+    """An element of a `dynamic-update-slice`: from the update if the index is inside its window, else from
+    the operand.
+    """
     operand, update, *starts = inst.operands
     dims, sizes = operand.shape.dims, update.shape.dims
     conditions: list[Value | bool] = []
@@ -359,8 +366,8 @@ def _dot(e: Elements, inst: Instruction[hlo.Dot], index: Indices) -> Value:
         return (product if is_first(at) else e.values.binary("add", accumulators[0], product),)
 
     def is_first(at: Sequence[AnyIndex]) -> bool:
-        """Whether the sum starts with its first term instead of 0, in unrolled code: a sum of -0s is then
-        -0.
+        """Whether `at` is the first term in unrolled code, where the sum starts with that term instead of 0:
+        a sum of -0s is then -0.
         """
         return e.scalar and accumulator.is_float and not any(at)
 
@@ -379,8 +386,8 @@ def _call(e: Elements, inst: Instruction, index: Indices) -> tuple[Value, ...]:
 
 
 def _conditional(e: Elements, inst: Instruction, index: Indices) -> tuple[Value, ...]:
-    """A conditional inside a kernel or a combiner: a branch where all lanes agree, else both sides and a
-    select.
+    """Computes a conditional inside a kernel or a combiner: by a branch if the condition has one lane, else
+    by both sides and a select.
     """
     selector = e(inst.operands[0], ())
     computations = inst.op.computations()

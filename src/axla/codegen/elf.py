@@ -1,7 +1,8 @@
 """Reads sections and symbols of ELF objects: to link them, to insert constants, to verify that they need no
 other code.
 
-Everything is checked before it is used; malformed input raises ValueError, or what `refuse` makes of it.
+Everything is checked before it is used; malformed input raises ValueError, or the error of a subclass's
+`refuse`.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from axla.core.dataclass import dataclass
 PROGBITS, SYMTAB, RELA, NOBITS = 1, 2, 4, 8
 WRITABLE, ALLOC, EXECUTABLE = 1, 2, 4
 ABSOLUTE = 0xFFF1
-"""The section of a symbol that is a number."""
+"""The section number of a symbol whose value is a constant, not an address."""
 
 
 @dataclass(slots=True)
@@ -30,7 +31,7 @@ class Section:
     info: int
     align: int
     step: int  # bytes of an entry, where it has entries
-    at: int = -1  # where the linker has put it
+    at: int = -1  # its address, once the linker has set it
 
 
 class Symbol(NamedTuple):
@@ -72,7 +73,7 @@ class Elf:
             if kind != NOBITS and kind != 0 and offset + length > len(data):
                 self.refuse("a section lies outside the file")
             if align & (align - 1):
-                self.refuse(f"a section is aligned to {align}")
+                self.refuse(f"a section is aligned to {align}, not a power of two")
             found = Section(at, kind, flags, offset, length, link, info, max(align, 1), step)
             self.sections.append(found)
         self.symbols: list[Symbol] = []
@@ -97,7 +98,7 @@ class Elf:
                 name, value, _, info, other, home = struct.unpack_from(f"{self.order}IIIBBH", self.data, at)
             end = names.find(b"\0", name)
             if end < 0:
-                self.refuse("a symbol has no name")
+                self.refuse("the name of a symbol has no end")
             if home != ABSOLUTE and home >= len(self.sections):
                 self.refuse(f"a symbol is in section {home}, which does not exist")
             if 0 < home < len(self.sections) and value > self.sections[home].size:

@@ -6,7 +6,7 @@ outermost open region where all its operands exist (loop-invariant code is hoist
 instruction that is already in an open region is not written again. This replaces the LLVM passes that axla
 does not run.
 
-    f = Function(module, "kernel", "i32", [("ptr", "frame"), ("ptr", "args")])
+    f = LlvmFunction(module, "kernel", "i32", [("ptr", "frame"), ("ptr", "args")])
     with f.loop(0, 128, 16) as i:
         f.store(f.binary("fadd", x, f.load("<16 x float>", f.gep("float", p, i.index))), q)
     f.ret(f.const("i32", 0))
@@ -25,14 +25,18 @@ from axla.program import abi
 __all__ = ["ForLoop", "GuardedLoop", "IfElse", "LlvmFunction", "LlvmModule", "Ssa", "WhileLoop"]
 
 UNPOLLED_WORK = 1 << 22
-"""Lines of a loop that may run, some milliseconds, until it looks whether the run is cancelled."""
+"""The largest number of LLVM instructions that a loop may execute (some milliseconds) before it checks
+whether the run is cancelled.
+"""
 UNPOLLED_INDICES = 1 << 16
-"""How far the index of a loop may go until it looks: not beyond what 32 bits have left behind an array."""
+"""The largest distance that the index of a loop may advance before the loop checks for cancellation. With it,
+a 32-bit index that passes the end of an array does not overflow.
+"""
 
 
 class Carrying:
-    """An open loop with carried values: their current values inside, their final values after it has
-    closed.
+    """A loop being written that carries values from one iteration to the next. `carried` has their values in
+    the current iteration; `results` has those after the loop, once it is closed.
     """
 
     __slots__ = ("carried", "next", "results")
@@ -48,7 +52,7 @@ class Carrying:
 
 
 class ForLoop(Carrying):
-    """An open counted loop, with its `index`."""
+    """A counted loop being written; `index` is its index."""
 
     __slots__ = ("index", "step")
 
@@ -58,7 +62,7 @@ class ForLoop(Carrying):
         self.step = ""
 
     def again(self) -> None:
-        """Continues with the next iteration, in a loop without carried values."""
+        """Writes a jump to the next iteration. The loop must not carry values."""
         self.step = f"step{self.index.text[2:]}"
         self.index.code.line(f"br label %{self.step}")
 
@@ -95,10 +99,11 @@ class LlvmFunction(Code):
         *,
         nonempty: bool = False,
     ) -> Iterator[ForLoop]:
-        """`for index in range(start, stop, step)` with carried values. Yields a `ForLoop`; call
-        `loop.yield_(next)` inside.
+        """Writes `for index in range(start, stop, step)`. Yields a `ForLoop`; the `with` block writes the
+        body. `carry` has the first values of the carried values; the block calls `loop.yield_` with those of
+        the next iteration.
 
-        `nonempty` promises at least one iteration: no guard, and loads may be hoisted out.
+        `nonempty` promises at least one iteration: the loop has no guard, and loads may be hoisted out of it.
         """
         begin = self.index(start) if isinstance(start, int) else start
         end = self.index(stop) if isinstance(stop, int) else stop
@@ -133,7 +138,10 @@ class LlvmFunction(Code):
         loop.results = rounds.results
 
     def _close(self, loop: ForLoop, body: CodeRegion, following: Ssa, labels, span, nonempty: bool) -> None:
-        """Writes the code of a closed loop."""
+        """Writes the code of a closed loop into the current region: a guard unless `nonempty`, the body, and
+        a test at its end. `following` is the next index, `labels` are those of the body and the exit, and
+        `span` is (start, stop, first carried values).
+        """
         (begin, end, carry), (head, done) = span, labels
         parent, index, latch = self.region, loop.index, body.label
         entry, out = parent.label, parent.lines
@@ -153,7 +161,10 @@ class LlvmFunction(Code):
         self._results(loop, carry, "" if nonempty else entry, latch)
 
     def _results(self, loop: Carrying, carry: Sequence[Ssa], entry: str, latch: str) -> None:
-        """The carried values after a loop that ends at `latch`, or that is skipped from `entry`."""
+        """Writes a phi for each carried value after a loop and appends it to `loop.results`. Its sources are
+        the loop's last block, `latch`, and block `entry` if the loop may be skipped from there ("": it may
+        not).
+        """
         parent = self.region
         for first, later in zip(carry, loop.next, strict=True):
             skipped = f"[ {first.text}, %{entry} ], " if entry else ""
@@ -162,13 +173,15 @@ class LlvmFunction(Code):
             loop.results.append(result)
 
     def _phis(self, entry: str, latch: str, *values: Sequence[Ssa]) -> None:
-        """The carried values of a loop: names, first values and later ones."""
+        """Writes the phis of a loop's carried values. `values` are three sequences: the registers of the
+        phis, the first values, and the values of the next iteration.
+        """
         for value, first, later in zip(*values, strict=True):
             sources = f"[ {first.text}, %{entry} ], [ {later.text}, %{latch} ]"
             self.region.lines.append(f"  {value.text} = phi {value.type} {sources}")
 
     def _opaque(self, value: Ssa) -> Ssa:
-        """The same value, hidden from LLVM's analyses. It costs no instruction.
+        """Returns `value` unchanged, but hidden from LLVM's analyses. It costs no instruction.
 
         A loop index hidden in this way is not an induction variable for loop strength reduction. That pass
         takes a third of LLVM's time and does not make these loops faster: invariant code is hoisted already,
@@ -179,8 +192,9 @@ class LlvmFunction(Code):
 
     @contextlib.contextmanager
     def while_loop(self, carry: Sequence[Ssa] = ()) -> Iterator[WhileLoop]:
-        """A loop that ends by its `test` or `leave`. Inside: compute the condition, call `test(condition)`,
-        then the body, then `yield_`. A loop without carried values needs none of these.
+        """Writes a loop that ends by a call of its `test` or `leave`. The `with` block computes the
+        condition, calls `test(condition)`, writes the body, and calls `yield_`. A loop without carried values
+        needs none of these calls.
         """
         head, body_label, done = self._labels("while", "body", "end")
         parent = self.region
@@ -202,8 +216,9 @@ class LlvmFunction(Code):
 
     @contextlib.contextmanager
     def guarded_loop(self, carry: Sequence[Ssa], first: Ssa) -> Iterator[GuardedLoop]:
-        """A loop that runs while a condition holds, given by `first` before it and tested at its end: one
-        jump less per iteration than `while_loop`. Inside: the body, then `yield_`, then `test(condition)`.
+        """Writes a loop with its test at the end, which has one jump less per iteration than `while_loop`.
+        `first` is the condition for the first iteration. The `with` block writes the body, then calls
+        `yield_`, then `test(condition)`.
         """
         head, done = self._labels("loop", "end")
         parent = self.region
@@ -222,19 +237,24 @@ class LlvmFunction(Code):
         self._results(loop, carry, entry, latch)
 
     def branch(self, condition: Ssa, likely: bool | None = None) -> IfElse:
-        """`if condition`: use `with b.then(): ...` and `with b.otherwise(): ...`, then `b.merge(pairs)`."""
+        """Begins a branch on `condition`. The caller writes its sides in `with b.then(): ...` and `with
+        b.otherwise(): ...`, then calls `b.merge(pairs)`. `likely` is a hint for branch prediction; None: no
+        hint.
+        """
         return IfElse(self, condition, likely)
 
     @contextlib.contextmanager
     def if_(self, condition: Ssa, likely: bool | None = None) -> Iterator[None]:
-        """Runs the body only when `condition` holds; no values come out of it."""
+        """Writes code that runs only if `condition` holds: that of the `with` block, which returns no
+        values.
+        """
         branch = self.branch(condition, likely)
         with branch.then():
             yield
         branch.merge([])
 
     def guard(self, condition: Ssa, value: Ssa | None = None) -> None:
-        """Returns from the function when `condition` holds."""
+        """Writes an early return: the function returns `value` (None: void) if `condition` holds."""
         stop, go = self._labels("stop", "go")
         region = self.region
         region.lines.append(f"  br i1 {condition.text}, label %{stop}, label %{go}")
@@ -243,14 +263,14 @@ class LlvmFunction(Code):
         region.begin(go)
 
     def frame_field(self, name: str, type_: str = "ptr") -> Ssa:
-        """Loads a field of the call frame, which is a parameter."""
+        """Loads field `name` of the call frame, whose address is the parameter `frame`."""
         offset = self.const("i64", abi.FRAME.offset(name, self.module.pointer_bytes))
         address = self.gep("i8", self.params["frame"], offset)
         return self.load(type_, address, 8 if type_ == "ptr" else 4, readonly=True, exists=True)
 
     def poll(self) -> None:
-        """Returns an error code when the run is cancelled or, in this process, when a signal handler
-        raises.
+        """Writes a check that returns an error code from the function if the run is cancelled. In code that
+        runs in this process, it also returns one if a signal handler raises.
         """
         if not self.polls:
             return
@@ -267,8 +287,8 @@ class LlvmFunction(Code):
         self.region.work = float("-inf")
 
     def ret(self, value: Ssa | None = None) -> None:
-        """Returns from the function. Outside of branches and loops this ends the function, and adds its text
-        to the module.
+        """Writes a return of `value` (None: void). Outside of branches and loops this ends the function, and
+        adds its text to the module.
         """
         self._ret(value)
         if len(self._stack) == 1:
@@ -287,7 +307,7 @@ class LlvmFunction(Code):
 
 
 class GuardedLoop(Carrying):
-    """An open `guarded_loop`."""
+    """A loop being written by `guarded_loop`."""
 
     __slots__ = ("again",)
 
@@ -297,7 +317,7 @@ class GuardedLoop(Carrying):
 
 
 class WhileLoop(Carrying):
-    """An open `while_loop`."""
+    """A loop being written by `while_loop`."""
 
     __slots__ = ("_function", "_head", "_body", "_done", "_tested")
 
@@ -307,24 +327,24 @@ class WhileLoop(Carrying):
         self._head, self._body, self._done = head, body, done
 
     def test(self, condition: Ssa) -> None:
-        """Leaves the loop when `condition` is false."""
+        """Writes the test of the loop, which ends when `condition` is false."""
         region = self._function.region
         region.lines.append(f"  br i1 {condition.text}, label %{self._body}, label %{self._done}")
         region.begin(self._body)
         self._tested = True
 
     def yield_(self, values: Sequence[Ssa]) -> None:
-        """Sets what the carried values are in the next iteration; `test` must have been called."""
+        """Sets the carried values for the next iteration; `test` must have been called."""
         if not self._tested:
-            raise AssertionError("while_loop: test() comes before yield_()")
+            raise AssertionError("while_loop: yield_() was called before test()")
         super().yield_(values)
 
     def again(self) -> None:
-        """Continues with the next iteration, in a loop without carried values."""
+        """Writes a jump to the next iteration. The loop must not carry values."""
         self._function.line(f"br label %{self._head}")
 
     def leave(self) -> None:
-        """Leaves the loop from its body, if it carries nothing."""
+        """Writes a jump out of the loop. The loop must not carry values."""
         self._function.line(f"br label %{self._done}")
 
 
@@ -333,7 +353,9 @@ _WEIGHTS = {None: "", True: ", !prof !{!\"branch_weights\", i32 1000, i32 1}",
 
 
 class IfElse:
-    """The two sides of a condition, and whether it is likely to hold. A side that is not written is empty."""
+    """A branch with two sides: one for a condition that holds, one for a condition that does not. A side that
+    is not written is empty. `likely` is a hint for branch prediction.
+    """
 
     def __init__(self, function: LlvmFunction, condition: Ssa, likely: bool | None = None):
         self._function = function
@@ -350,15 +372,17 @@ class IfElse:
         self._sides[number] = f._pop()
 
     def then(self) -> contextlib.AbstractContextManager[None]:
-        """Opens the side for a condition that holds; the `with` block writes it."""
+        """Opens the side for a condition that holds; the `with` block writes its code."""
         return self._side(0)
 
     def otherwise(self) -> contextlib.AbstractContextManager[None]:
-        """Opens the side for a condition that does not hold; the `with` block writes it."""
+        """Opens the side for a condition that does not hold; the `with` block writes its code."""
         return self._side(1)
 
     def merge(self, pairs: Sequence[tuple[Ssa, Ssa]]) -> list[Ssa]:
-        """Joins the sides; each pair is (value if true, value if false)."""
+        """Joins the sides. Each pair is (value if the condition holds, value if not); returns one merged
+        value per pair.
+        """
         f = self._function
         parent = f.region
         join = self._labels[2]

@@ -11,7 +11,7 @@ from axla.codegen.native import arm, systems
 from axla.core import cache, flags
 from axla.target.machine import AARCH64, X86_LEVELS, CpuTarget, MathKnobs, with_features
 
-# Features that make a host of each level, by LLVM's names. A host gets the highest level all of whose
+# The features that a host of each level must have, by LLVM's names. A host has the highest level all of whose
 # features it has.
 _LEVEL_FEATURES = {
     "x86-64-v4": ("avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"),
@@ -22,7 +22,8 @@ _LEVEL_FEATURES = {
 
 # The x86-64 level that the flag `cpu_max_isa` allows; there is no level for AVX alone.
 _LEVEL_OF_ISA = {"SSE4_2": "x86-64-v2", "AVX": "x86-64-v2", "AVX2": "x86-64-v3"}
-# What begins with these names is above an ISA, as XLA has it: avx512fp16 is not above AVX512.
+# By ISA: the beginnings of the names of features that are above it, as in XLA, where avx512fp16 is not above
+# AVX512.
 _BEYOND_ISA = {
     "AVX512": ("avx512vnni", "avx512bf16", "amx"),
     "AVX512_VNNI": ("avx512bf16", "amx"),
@@ -80,7 +81,9 @@ def _description() -> tuple[str, dict[str, bool]]:
 
 
 def one_lane_target() -> CpuTarget:
-    """The host with one lane, 32-bit indices and no masks: like small devices and GPU threads."""
+    """The host's target restricted to one lane, 32-bit indices and no masks: like small devices and GPU
+    threads.
+    """
     return _one_lane_target(host_target())
 
 

@@ -1,7 +1,7 @@
 """Index values: the position in an array for each lane of a value.
 
 An `Index` is `base + lane * stride` (stride 0: the same for all lanes) or, where that does not hold, a
-vector. It knows an upper limit and a divisor of its base, so that `//` and `%` of a collapsed or reshaped
+vector. It has an upper limit and a divisor of its base, so that `//` and `%` of a collapsed or reshaped
 index keep the affine form, by which contiguous loads are recognised. `Op.source` computes with these as it
 does with Python ints and NumPy arrays.
 
@@ -42,7 +42,7 @@ class Index:
         self.vec = vec
         self.multiple = multiple  # divides base
         self.limit = limit  # every lane is below it
-        self.view: tuple[Index, int, int] | None = None  # (x, divisor, modulus; 0: no modulus)
+        self.view: tuple[Index, int, int] | None = None  # (x, divisor, modulus or 0)
 
     @property
     def base(self) -> Ssa:
@@ -71,7 +71,7 @@ class Index:
         return self.multiple if constant is None else abs(constant)
 
     def vector(self, lanes: int) -> Ssa:
-        """The index of each lane."""
+        """The indices of all lanes, in one register."""
         f = self.f
         if self.vec is not None:
             return self.vec
@@ -108,7 +108,7 @@ class Index:
         if self.vec is not None or other.vec is not None:
             return self._vec_binary("add nsw", other, limit)
         offset = self.offset + other.offset
-        if other.origin.constant is not None:  # stays a number, as offsets do
+        if other.origin.constant is not None:  # constants are added to the offset
             origin, offset = self.origin, offset + other.origin.constant
         elif self.origin.constant is not None:
             origin, offset = other.origin, offset + self.origin.constant
@@ -141,8 +141,8 @@ class Index:
     __rmul__ = __mul__
 
     def _split_kind(self, divisor: int) -> str:
-        """How `//` and `%` by `divisor` treat the lanes: all have one quotient, the quotient grows by one per
-        lane, or neither.
+        """Classifies what `//` and `%` by `divisor` do to the lanes: "uniform" if all lanes have one
+        quotient, "stepping" if the quotient grows by a constant per lane, else "general".
         """
         if self.vec is not None:
             return "general"
@@ -195,8 +195,8 @@ AnyIndex = Index | int
 
 
 def _magic(f: LlvmFunction, opcode: str, a: Ssa, divisor: int) -> Ssa:
-    """a // divisor or a % divisor by multiplication, for vectors below 2**31: CPUs have no vector
-    division.
+    """Computes a // divisor ("udiv") or a % divisor ("urem") by multiplication, for vectors of numbers below
+    2**31: CPUs have no vector division.
     """
     if divisor & (divisor - 1) == 0:
         if opcode == "urem":
@@ -215,10 +215,10 @@ def linear(index: Sequence[AnyIndex], sizes: Sequence[int]) -> AnyIndex:
     """The row-major offset of an element in an array of the given sizes."""
     offset: AnyIndex = 0
     stride = 1
-    tail: AnyIndex | None = None  # the digits of one x gathered so far, and the stride of the last
+    tail: AnyIndex | None = None  # the digits of one index that are joined so far; the stride of the last
     tail_stride = 1
     for i, size in zip(reversed(index), reversed(sizes), strict=True):
-        if size == 1:  # the only index is 0, and digits on both sides of it still meet
+        if size == 1:  # its index is 0, and the dimensions on both sides of it can still be joined
             continue
         joined = _join(i, tail, stride // tail_stride) if tail is not None else None
         if joined is not None:
@@ -232,8 +232,8 @@ def linear(index: Sequence[AnyIndex], sizes: Sequence[int]) -> AnyIndex:
 
 
 def _join(high: AnyIndex, low: AnyIndex, size: int) -> Index | None:
-    """x // d % (m * size) from its digits x // (d * size) % m and x // d % size; None where they do not
-    fit.
+    """Joins two digits of one x: x // (d * size) % m and x // d % size become x // d % (m * size). Returns
+    None where the digits do not fit together.
     """
     if isinstance(high, int) or isinstance(low, int) or high.view is None or low.view is None:
         return None
@@ -257,7 +257,9 @@ def delinearize(offset: AnyIndex, sizes: Sequence[int]) -> tuple[AnyIndex, ...]:
 
 
 def placed(rank: int, *groups: tuple[Sequence[int], Sequence[AnyIndex]]) -> tuple[AnyIndex, ...]:
-    """An index of `rank` dimensions, given indices for groups of dimensions; 0 in all others."""
+    """An index of `rank` dimensions. Each of `groups` has numbers of dimensions and their indices; all other
+    dimensions have index 0.
+    """
     found: list[AnyIndex] = [0] * rank
     for dims, at in groups:
         for d, i in zip(dims, at, strict=True):
@@ -266,7 +268,7 @@ def placed(rank: int, *groups: tuple[Sequence[int], Sequence[AnyIndex]]) -> tupl
 
 
 def base_of(f: LlvmFunction, index: AnyIndex) -> Ssa:
-    """An index that is the same in all lanes, as a scalar register."""
+    """The scalar register of an index that is the same in all lanes."""
     return f.index(index) if isinstance(index, int) else index.base
 
 

@@ -13,7 +13,7 @@ from axla.core.tables import by_name
 
 
 def _magnitude(x: Reg, dtype: DType) -> Reg:
-    """The bits of a type of less than a byte, without sign extension."""
+    """The bits of `x` without sign extension, if its type has less than 8 bits."""
     return x & ((1 << dtype.bits) - 1) if dtype.bits < 8 else x
 
 
@@ -30,7 +30,9 @@ def _quotient(a: Reg, b: Reg, dtype: DType) -> Reg:
 
 
 def divide(a: Reg, b: Reg, dtype: DType) -> Reg:
-    """Division towards zero. By zero it gives all ones; the smallest number divided by -1 gives itself."""
+    """Divides and rounds towards zero. A quotient by zero has all bits set; the smallest number divided by -1
+    is itself.
+    """
     m = a.m
     zero = b.eq(0)
     if _branches(a, b):
@@ -51,8 +53,8 @@ def _branches(a: Reg, b: Reg) -> bool:
 
 
 def jumps(*operands: Reg) -> bool:
-    """Whether unusual operands of a scalar division are handled by a jump: on a CPU, for a divisor computed
-    right here; code that could be hoisted stays free of jumps.
+    """Whether a scalar division handles unusual operands by a jump: on a CPU, if an operand is computed in
+    the current region. Code that could be hoisted stays free of jumps.
     """
     m = operands[0].m
     here = m.lowering is None and not m.target.launched
@@ -60,8 +62,8 @@ def jumps(*operands: Reg) -> bool:
 
 
 def _apart(b: Reg, dtype: DType, unusual: Callable[[], Reg], usual: Callable[[], Reg]) -> Reg:
-    """`unusual` where b is 0 or, for signed numbers, -1; else `usual`. Branch prediction lets the division
-    start at once, which a select of the divisor would delay.
+    """Runs `unusual` where b is 0 or, for signed numbers, -1; else `usual`. Branch prediction lets the
+    division start at once, which a select of the divisor would delay.
     """
     m = b.m
     rare = (b + 1).ult(2) if dtype.is_signed else b.eq(0)
@@ -74,8 +76,8 @@ def _apart(b: Reg, dtype: DType, unusual: Callable[[], Reg], usual: Callable[[],
 
 
 def remainder(a: Reg, b: Reg, dtype: DType) -> Reg:
-    """The remainder with the sign of the dividend. By zero it gives the dividend; the smallest number by -1
-    gives 0.
+    """The remainder with the sign of the dividend. The remainder by zero is the dividend; that of the
+    smallest number by -1 is 0.
     """
     m = a.m
     zero = b.eq(0)
@@ -83,7 +85,7 @@ def remainder(a: Reg, b: Reg, dtype: DType) -> Reg:
         return _apart(
             b, dtype, lambda: m.select(zero, a, 0), lambda: a.srem(b) if dtype.is_signed else a.urem(b)
         )
-    # Every number leaves 0 by 1 as by -1.
+    # A remainder by -1 is 0, as is one by 1, which does not overflow.
     divisor = m.select(zero | b.eq(-1) if dtype.is_signed else zero, 1, b)
     if a.lanes > 1:
         rest = a - _quotient(a, divisor, dtype) * divisor
@@ -111,7 +113,7 @@ def multiply_high(a: Reg, b: Reg, dtype: DType) -> Reg:
         high = product >> bits if dtype.is_signed else product.lshr(bits)
         return wrap(high.cast("trunc", a.element), dtype)
     high = a.m.multiply_high(a, b)
-    # A negative number is 2**64 less than its bits say.
+    # The value of a negative number is 2**64 less than that of its bits as an unsigned number.
     return high if dtype.is_unsigned else high - ((a >> 63) & b) - ((b >> 63) & a)
 
 
@@ -138,12 +140,12 @@ def shift_right_arithmetic(a: Reg, b: Reg, dtype: DType) -> Reg:
 
 
 def absolute(x: Reg, dtype: DType) -> Reg:
-    """The absolute value; the smallest signed integer gives itself."""
+    """The absolute value; that of the smallest signed integer is itself."""
     return x if dtype.is_unsigned else wrap(x.m.select(x < 0, -x, x), dtype)
 
 
 def sign(x: Reg, dtype: DType) -> Reg:
-    """-1, 0 or 1."""
+    """The sign of each integer: -1, 0 or 1."""
     m = x.m
     if dtype.is_unsigned:
         return m.select(x.eq(0), m.number(x, 0), 1)
@@ -203,7 +205,7 @@ INTEGERS: dict[str, Callable[..., Reg]] = {
     "xor": lambda a, b, dtype: a ^ b,
 }  # fmt: skip
 
-# Of pred: sum is or, product is and, as of numbers that saturate at 1.
+# For pred, a sum is an `or` and a product an `and`, as for numbers that saturate at 1.
 PRED: dict[str, Callable[..., Reg]] = {
     "not": lambda a: ~a,
     "add": lambda a, b: a | b,

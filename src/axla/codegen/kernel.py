@@ -30,13 +30,17 @@ from axla.program.kernels import Kernel, output_shapes
 from axla.target.machine import Target
 
 LARGEST_32_BIT = (1 << 31) - (1 << 16)
-"""Elements of an array where indices have 32 bits: an index one step behind the end must not overflow."""
+"""The largest number of elements of an array on targets with 32-bit indices: an index one loop step after the
+end must not overflow.
+"""
 
 Storing = tuple[DenseArray, tuple[AnyIndex, ...], Value]
 
 
 class KernelWriter:
-    """A function of a kernel being written, with the kernel's arrays; usually the function of a phase."""
+    """Writes a function of a kernel, usually that of one phase; `inputs` and `outputs` are the kernel's
+    arrays.
+    """
 
     def __init__(self, share: Distribution, kernel: Kernel, target: Target, phase: int = 0):
         self.share, self.f = share, share.f
@@ -53,7 +57,7 @@ class KernelWriter:
         self._scratch_slot = first + len(self.outputs)
 
     def inside(self, f: LlvmFunction) -> KernelWriter:
-        """A writer for another function, which receives the kernel's buffers."""
+        """A writer for another function, `f`, that has the kernel's buffers as parameters."""
         return KernelWriter(self.share.inside(f), self.kernel, self.target, self.phase)
 
     def _array(self, slot: int, shape: Shape, readonly: bool) -> DenseArray:
@@ -62,13 +66,13 @@ class KernelWriter:
                 f"{self.kernel.name}: {shape} has {shape.size} elements; indices on {self.target.name} have "
                 f"32 bits, for at most {LARGEST_32_BIT}"
             )
-        # On the host, arguments may be anywhere; arrays of devices are aligned.
+        # On the host, arguments may have any address; arrays on devices are aligned.
         align = self.target.access_bytes or 1
         place = self.share.argument(slot)
         return DenseArray(self.values, place, shape.dtype, shape.dims, readonly=readonly, align=align)
 
     def scratch(self, offset: int = 0) -> Ssa:
-        """The address of the kernel's scratch memory, `offset` bytes in."""
+        """The address of byte `offset` of the kernel's scratch memory."""
         return self.f.gep("i8", self.share.argument(self._scratch_slot), self.f.const("i64", offset))
 
     def scratch_of_call(self, size: int, offset: int = 0) -> Ssa:
@@ -82,12 +86,16 @@ class KernelWriter:
 
     @contextmanager
     def steps(self, *sizes: int) -> Iterator[tuple[AnyIndex, ...]]:
-        """A loop over the steps of this call; yields the index in the kernel's outer space of these sizes."""
+        """Writes a loop over the steps of this call. Yields the index of a step in the kernel's outer space,
+        whose dimensions are `sizes`.
+        """
         with self.share.steps() as step:
             yield delinearize(Index(self.f, step, limit=prod(sizes)), sizes)
 
     def lines(self, per_piece: int, count: int) -> AbstractContextManager[ForLoop]:
-        """A loop over the lines of this call, out of `count`; a step is `per_piece` lines."""
+        """Writes a loop over the lines that this call processes, out of `count`; a step has `per_piece`
+        lines.
+        """
         f, share = self.f, self.share
         last = f.smin(f.mul(share.end, per_piece), count)
         return f.loop(f.mul(share.begin, per_piece), last, 1, nonempty=True)
@@ -96,8 +104,9 @@ class KernelWriter:
         self, low: Ssa, high: Ssa, step: int, carry: Sequence[Ssa] = (), *, nonempty: bool = False,
         turns: int = 1,
     ) -> AbstractContextManager[ForLoop]:  # fmt: skip
-        """A loop over [low, high) that the threads of a step share, in stretches of `step` indices. An
-        iteration has `turns` stretches: all threads do their first one, then their second one...
+        """Writes a loop over [low, high), in blocks of `step` indices that the threads of a step share. In an
+        iteration, each thread has `turns` blocks: all threads do their first one, then all do their second
+        one...
 
         `nonempty` promises that the range is not empty (an individual thread's part may be).
         """
@@ -109,7 +118,9 @@ class KernelWriter:
         return self.f.loop(start, high, step * threads * turns, carry, nonempty=nonempty and all_work)
 
     def elements(self, lanes: int) -> Elements:
-        """Element generators in which the computation's parameters are the kernel's inputs."""
+        """Element generators for the kernel's computation, whose parameters are loaded from the kernel's
+        inputs.
+        """
         found = Elements(self.values, lanes)
         for parameter, given in zip(self.kernel.computation.parameters, self.inputs, strict=True):
             found.bind(parameter, given)
@@ -131,7 +142,7 @@ class KernelWriter:
     def computed(
         self, e: Elements, at: Sequence[AnyIndex], dims: Sequence[int], only: Sequence[int] | None = None
     ) -> list[Storing]:
-        """The values that `write` would store, and their indices."""
+        """Computes what `write` would store: (output array, index, value) for each output."""
         found: list[Storing] = []
         for number, root in enumerate(self.roots):
             if only is not None and number not in only:
@@ -142,14 +153,14 @@ class KernelWriter:
         return found
 
     def outputs_of(self, number: int) -> list[DenseArray]:
-        """The outputs of a root; a variadic reduce has several."""
+        """The output arrays of root `number`; a variadic reduce has several."""
         counts = [root.shape.leaf_count for root in self.roots]
         first = sum(counts[:number])
         return self.outputs[first : first + counts[number]]
 
 
 def store(found: Iterable[Storing]) -> None:
-    """Stores computed values."""
+    """Stores values; `found` has (output array, index, value) triples."""
     for output, here, value in found:
         output.store(here, value)
 
@@ -182,11 +193,13 @@ def emit_kernel(module: LlvmModule, kernel: Kernel, target: Target) -> None:
 
 
 def least(f: LlvmFunction, index: Ssa, limit: int, *, needed: bool = True) -> Ssa:
-    """`index`, limited so that the last piece of a row overlaps the one before it, where `needed`."""
+    """min(index, limit), so that the last block of a row overlaps the block before it instead of passing the
+    end of the row; `index` itself unless this is `needed`.
+    """
     return f.smin(index, limit) if needed else index
 
 
 def span_of(f: LlvmFunction, space: Space, block: AnyIndex) -> tuple[Ssa, Ssa]:
-    """The range of inner indices of a block of a space."""
+    """(low, high): the range [low, high) of inner indices in block number `block` of a space."""
     low = f.mul(base_of(f, block), space.block)
     return low, f.smin(f.add(low, space.block), space.inner)

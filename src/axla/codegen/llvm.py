@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from axla.target.machine import Target
 
 LOCK = locks.new_lock(threading.RLock)
-"""Held around every use of llvmlite; take it when you call the binding yourself."""
+"""Held around every use of llvmlite; other modules that call the binding must take it too."""
 
 locks.hold_over_forks(binding.ffi.lib._lock._lock)
 MOST_EMITTERS = 8
-"""Threads that emit objects at a time."""
+"""The number of threads that can emit objects at the same time."""
 
 _EMITTERS = tuple(threading.Lock() for _ in range(MOST_EMITTERS))  # a fork waits until nobody emits
 for _emitter in _EMITTERS:
@@ -53,7 +53,7 @@ def host_cpu() -> str:
 
 @functools.cache
 def host_features() -> dict[str, bool]:
-    """The features that LLVM detects on this machine; empty where it cannot tell."""
+    """The features that LLVM detects on this machine; empty where LLVM cannot detect any."""
     with LOCK:
         try:
             return dict(binding.get_host_cpu_features())
@@ -62,7 +62,7 @@ def host_features() -> dict[str, bool]:
 
 
 def machine(target: Target, *, level: int = 2) -> binding.TargetMachine:
-    """The LLVM target machine; one per target, level and thread."""
+    """The LLVM target machine for an optimization level; there is one per target, level and thread."""
     initialise()
     features = ",".join(sorted(target.features))
     form = target.form
@@ -86,7 +86,7 @@ def parse(text: str, target: Target, *, level: int = 2) -> tuple[binding.ModuleR
     """The LLVM module of `text`, with the data layout of `target`; verified if the flag `verify` is set."""
     found = machine(target, level=level)
     with LOCK:
-        # A context of its own: types and constants of a module go away with it.
+        # Each module has its own context, so that its types and constants are freed with it.
         try:
             module = binding.parse_assembly(text, binding.create_context())
             module.triple = found.triple
@@ -134,7 +134,7 @@ def emit_assembly(text: str, target: Target, *, level: int = 2) -> str:
 
 
 def data_layout(text: str, target: Target, *, level: int = 2) -> str:
-    """LLVM's description of sizes, alignment and the order of bytes, whatever the module."""
+    """LLVM's description of a target's sizes, alignment and byte order; `text` is not used."""
     return str(machine(target, level=level).target_data)
 
 

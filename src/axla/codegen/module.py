@@ -22,8 +22,8 @@ class LlvmModule:
         self.functions: dict[str, str] = {}
         self.attributes: dict[str, int] = {}
         self.outlined: dict[str, str] = {}  # shared internal functions and their result types
-        self.has_bit_masks = True  # lanes of truth values are the bits of an integer
-        self.in_process = True  # its code is run by the glue of this process, whose parallel_for polls
+        self.has_bit_masks = True  # an i1 vector can be cast to an integer of one bit per lane
+        self.in_process = True  # this process runs the code; parallel_for of its glue polls
 
     def declare(self, name: str, signature: str) -> None:
         """Declares external symbol or intrinsic `name`; `signature` is the whole `declare` line."""
@@ -44,11 +44,11 @@ class LlvmModule:
         return self.pointer_bytes if type_ == "ptr" else max(int(type_[1:]) // 8, 1)
 
     def attribute_group(self, text: str) -> int:
-        """The number of a group of function attributes; equal ones share it."""
+        """The number of a group of function attributes; groups of equal text have one number."""
         return self.attributes.setdefault(text, len(self.attributes))
 
     def size(self) -> int:
-        """The number of characters in its functions."""
+        """The number of characters in the texts of all functions."""
         return sum(map(len, self.functions.values()))
 
     def text(self) -> str:

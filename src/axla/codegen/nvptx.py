@@ -19,7 +19,7 @@ _INTEGER_OF = {"float": "i32", "double": "i64"}
 
 
 class Handed(Distribution):
-    """A function that receives the buffers of a kernel as parameters."""
+    """The distribution for a function that receives the buffers of a kernel as parameters."""
 
     def __init__(self, f: LlvmFunction, slots: Sequence[str]):
         super().__init__(f)
@@ -35,7 +35,8 @@ class ThreadBlock(Distribution):
 
     def __init__(self, module: LlvmModule, name: str, read_only: Sequence[bool], threads: int):
         self.threads = threads
-        # What no thread writes may be read through the cache for constants: that is what the words are for.
+        # A buffer that no thread writes may be read through the cache for constants: `noalias readonly` says
+        # so.
         kinds = ["ptr noalias readonly" if only else "ptr" for only in read_only]
         buffers = [(kind, f"buffer{slot}") for slot, kind in enumerate(kinds)]
         self._slots = [name for _, name in buffers] + ["scratch"]
@@ -55,7 +56,7 @@ class ThreadBlock(Distribution):
 
     @property
     def end(self) -> Ssa:
-        """One behind the only step."""
+        """The number after that of the only step."""
         return self._behind
 
     def _special(self, register: str) -> Ssa:
@@ -63,7 +64,7 @@ class ThreadBlock(Distribution):
         return self.f.cast("zext", found, self.f.module.index_type)
 
     def steps(self) -> contextlib.AbstractContextManager[Ssa]:
-        """Opens the only step; no loop is needed."""
+        """Yields the number of the only step; no loop is needed."""
         return contextlib.nullcontext(self.begin)
 
     def argument(self, slot: int) -> Ssa:
@@ -79,15 +80,15 @@ class ThreadBlock(Distribution):
         return Handed(f, self._slots)
 
     def start(self, low: Ssa, step: int) -> Ssa:
-        """Where the thread begins in a loop from `low` that all threads share: `step`
-        behind the one before.
+        """The first index of this thread in a loop from `low` that all threads share: each thread starts
+        `step` indices after the thread before it.
         """
         if self.threads == 1:
             return low
         return self.f.add(low, self.f.mul(self.thread, step))
 
     def split(self, threads: int) -> Ssa:
-        """Divides the block into teams of so many threads; gives the number of the thread's team."""
+        """Divides the block into teams of `threads` threads; returns the number of this thread's team."""
         self.threads, self.thread = threads, self.f.urem(self.member, threads)
         return self.f.udiv(self.member, threads)
 
@@ -114,12 +115,12 @@ class ThreadBlock(Distribution):
         return self._shared_pointer(self._shared_name("i8", size, 16))
 
     def _shared_pointer(self, name: str) -> Ssa:
-        """A global in the block's shared memory as a generic pointer."""
+        """A generic pointer to a global in the block's shared memory."""
         return self.f.anywhere("ptr", f"addrspacecast (ptr addrspace(3) @{name} to ptr)")
 
     def squares(self, row: Ssa, *, turned: bool) -> list[Ssa]:
-        """Loads four matrices of 8 x 8 halves from shared memory as tensor core fragments; every thread of a
-        warp gives the address of one of their rows. `turned`: transposed.
+        """Loads four matrices of 8 x 8 16-bit elements from shared memory as tensor core fragments. `row` is
+        the address of a row; every thread of a warp has another one. `turned` transposes the matrices.
         """
         f, words = self.f, "{ i32, i32, i32, i32 }"
         place = f.cast("addrspacecast", row, "ptr addrspace(3)")
@@ -129,7 +130,9 @@ class ThreadBlock(Distribution):
     def multiply_halves(
         self, dtype: DType, a: Sequence[Ssa], b: Sequence[Ssa], c: Sequence[Ssa]
     ) -> list[Ssa]:
-        """a b + c by a warp, of f16 or bf16: a has 16 x 16 elements, b 16 x 8, c 16 x 8 of f32."""
+        """Computes a b + c by the tensor core of a warp, for f16 or bf16: a has 16 x 16 elements, b 16 x 8,
+        and c 16 x 8 of f32. Arguments and results are the fragments of this thread.
+        """
         f = self.f
         name, words = "llvm.nvvm.mma.m16n8k16.row.col.bf16", [*a, *b]
         if dtype is F16:
@@ -140,7 +143,7 @@ class ThreadBlock(Distribution):
     def _fields(self, struct: Ssa, kind: str) -> list[Ssa]:
         return [self.f.pure(kind, f"extractvalue {struct!r}, {n}", (struct,)) for n in range(4)]
 
-    # -- what threads hold, combined -----------------------------------------------------------------------
+    # -- combining the values of threads -------------------------------------------------------------------
 
     def combine(self, values: ValueGroup, join: Join) -> ValueGroup:
         """Combines the two halves of a warp repeatedly, by shuffles; then the results of the warps, through
@@ -152,12 +155,12 @@ class ThreadBlock(Distribution):
             distance //= 2
         if self.threads > WARP:
             return self._across_warps(values, join)
-        # Only the first thread has joined all of them.
+        # Only the first thread has joined the values of all threads: send its result to the others.
         return self._shuffled(values, "idx", 0) if self.threads > 1 else values
 
     def _shuffled(self, values: ValueGroup, mode: str, lane: int) -> ValueGroup:
-        """The values of the thread `lane` threads further on (down), or of thread `lane` of the warp
-        (idx).
+        """The values of another thread of the warp: of the thread `lane` threads after this one (mode
+        "down"), or of thread number `lane` (mode "idx").
         """
         f = self.f
         width = min(self.threads, WARP)
@@ -174,7 +177,7 @@ class ThreadBlock(Distribution):
         return tuple(Value(v.dtype, 1, tuple(self._by_words(x, word) for x in v.parts)) for v in values)
 
     def _by_words(self, x: Ssa, move: Callable[[Ssa], Ssa]) -> Ssa:
-        """Moves a register of any type by 32-bit words."""
+        """Applies `move` to a register of any type, in 32-bit words."""
         f = self.f
         kind = _INTEGER_OF.get(x.type, x.type)
         whole = f.cast("bitcast", x, kind)
@@ -188,7 +191,9 @@ class ThreadBlock(Distribution):
         return f.cast("bitcast", f.binary("or", upper, f.cast("zext", low, "i64")), x.type)
 
     def _across_warps(self, values: ValueGroup, join: Join) -> ValueGroup:
-        """Combines the first threads' values of all warps pairwise, in every thread."""
+        """Combines the values of the first threads of all warps pairwise; every thread computes the
+        result.
+        """
         f = self.f
         warps = self.threads // WARP
         places = [[(x, self._shared_array(x.type, warps)) for x in v.parts] for v in values]
@@ -214,7 +219,9 @@ class ThreadBlock(Distribution):
         return self._shared_pointer(self._shared_name(kind, count))
 
     def _shared_name(self, kind: str, count: int, align: int = 0) -> str:
-        """A new global in the block's shared memory; by default aligned like its elements."""
+        """Adds an array of `count` elements in the block's shared memory to the module, by default aligned
+        like its elements; returns its name.
+        """
         name = f"{self.f.name}_shared{self._shared}"
         self._shared += 1
         kind = _memory(kind)
@@ -230,7 +237,7 @@ class ThreadBlock(Distribution):
 
 
 def _memory(kind: str) -> str:
-    """The type that holds a register in shared memory."""
+    """The LLVM type with which a register of type `kind` is kept in shared memory."""
     return "i8" if kind == "i1" else kind
 
 

@@ -17,7 +17,7 @@ LINKER_PROVIDES = frozenset({
     "_gp_disp", ".TOC.",
 })  # fmt: skip
 """The symbols that linkers define: those of WebAssembly, and those of ELF."""
-_HIDDEN = 2  # of an ELF symbol
+_HIDDEN = 2  # visibility of an ELF symbol
 _COFF_CODE, _COFF_DATA = 0x20, 0x40
 _MACHO_CODE = 0x80000000
 _WASM_CODE, _WASM_DATA = 10, 11
@@ -47,19 +47,19 @@ def symbols(image: bytes) -> Symbols:
 
 
 def sizes(image: bytes) -> CodeSizes:
-    """The sizes of an object file; ValueError if it is not one."""
+    """The sizes of the loaded sections of an object file; ValueError if it is not one."""
     rows = _rows(image, 1)
     return CodeSizes(*(sum(size for size, is_code in rows if is_code is wanted) for wanted in (True, False)))
 
 
 def _rows(image: bytes, which: int) -> list:
-    """The rows that the reader for the file's format gives."""
+    """The rows that a reader for the file's format yields: `which` is 0 for symbols, 1 for sizes."""
     for magic, readers in _FORMATS.items():
         if image.startswith(magic):
             try:
                 return list(readers[which](image))
             except (struct.error, IndexError, ValueError) as error:
-                raise ValueError(f"a damaged object file: {error}") from error
+                raise ValueError(f"the object file is damaged: {error}") from error
     raise ValueError("not an object file of a known format")
 
 
@@ -106,12 +106,12 @@ def _macho(image: bytes) -> Iterator[tuple[str, bool]]:
             table, count, strings, _ = struct.unpack_from("<IIII", image, at + 8)
             for number in range(count):
                 name, kind = struct.unpack_from("<IB", image, table + 16 * number)
-                if kind & 0xE0 == 0 and kind & 1:  # no debugger's symbol, external
+                if kind & 0xE0 == 0 and kind & 1:  # external, not for debuggers
                     yield _text(image, strings + name).removeprefix("_"), kind & 0x0E != 0
 
 
 class _WasmReader:
-    """WebAssembly's numbers and names, in order."""
+    """Reads numbers and names of a WebAssembly file, one after the other."""
 
     def __init__(self, image: bytes, at: int):
         self.image = image
@@ -163,7 +163,7 @@ def _wasm(image: bytes) -> Iterator[tuple[str, bool]]:
 
 
 def _wasm_imports(reader: _WasmReader) -> dict[int, list[str]]:
-    """Names by kind: functions, tables, memories, globals, tags."""
+    """The names of all imports, by kind: 0 functions, 1 tables, 2 memories, 3 globals, 4 tags."""
     found: dict[int, list[str]] = {}
     for _ in range(reader.number()):
         reader.name()
@@ -174,7 +174,7 @@ def _wasm_imports(reader: _WasmReader) -> dict[int, list[str]]:
         elif kind == 1:
             reader.number()
             reader.limits()
-        else:  # a type; of a global, with whether it changes; of a tag, behind a byte
+        else:  # a type: a global's has a flag after it, a tag's a byte before it
             reader.number()
             if kind != 0:
                 reader.number()
@@ -243,4 +243,6 @@ _FORMATS: dict[bytes, tuple[Callable, Callable]] = {
     b"\x64\x86": (_coff, _coff_sizes),
     b"\x64\xaa": (_coff, _coff_sizes),
 }
-"""Readers by how a file begins: of names and whether they are defined, of sizes and whether they are code."""
+"""Two readers by the first bytes of a file: one yields the name of each symbol and whether it is defined, the
+other the size of each section and whether it is code.
+"""

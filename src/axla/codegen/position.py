@@ -1,4 +1,6 @@
-"""Indices as values: the numbers of an iota, and whether all lanes of an index are inside an array."""
+"""Converts indices to values, as `iota` needs them, and tests whether all lanes of an index are inside an
+array.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ from axla.core.dtypes import PRED, S64, DType
 
 
 def index_value(values: Values, position: AnyIndex, dtype: DType) -> Value:
-    """An index as a value of `dtype`."""
+    """Converts the index `position` to a value of type `dtype`."""
     if dtype.is_complex:
         return values.convert(index_value(values, position, dtype.real), dtype)
     if isinstance(position, int):
@@ -21,14 +23,15 @@ def index_value(values: Values, position: AnyIndex, dtype: DType) -> Value:
         return values.from_index(position.base, dtype)
     part = position.vector(position.lanes)
     if position.limit < 1 << 31 and values.f.module.index_type == "i64":
-        # Half the width: the same lanes in half the registers.
+        # Lanes of 32 bits need half as many registers.
         part = values.f.cast("trunc", part, vector("i32", position.lanes))
     return values.from_index(part, dtype)
 
 
 def inside_everywhere(values: Values, index: Sequence[AnyIndex], sizes: Sequence[int]) -> Value | None:
-    """Whether all lanes of an index are in [0, sizes), as one pred for all of them; None where the test does
-    not pay: for an index of one lane, or one whose lanes are in no order.
+    """Tests whether, in every dimension, all lanes of an index are in [0, size); the result is one pred for
+    all lanes. Returns None where the test does not pay: the lanes are all the same, a constant index is out
+    of range, or the lanes do not ascend with a fixed stride.
     """
     f = values.f
     if all(isinstance(i, int) or i.uniform for i in index):

@@ -31,7 +31,7 @@ class Reduction(Reducing):
 
     def __init__(self, inst: Instruction, *, mirrored: bool = False):
         super().__init__(inst)
-        self.started = False  # what is accumulated has the initial value in it
+        self.started = False  # whether accumulators contain the initial value
         dtypes, is_maximum = {d.name for d in self.accumulators}, self.plain == "maximum"
         self.mirrored = mirrored and is_maximum and dtypes <= {"f32", "f64"}
 
@@ -47,7 +47,9 @@ class Reduction(Reducing):
         return e.apply(self.computation, (*a, *b))
 
     def finish(self, e: Elements, accumulated: Sequence[Value]) -> tuple[Value, ...]:
-        """The result: the initial values combined with the accumulated values, in the types of the result."""
+        """The results: the initial values combined with the accumulated values, in the types of the
+        results.
+        """
         found = accumulated if self.started else self.combine(e, self.initial(e), accumulated)
         found = tuple(e.values.unary("negate", v) for v in found) if self.mirrored else found
         return tuple(e.values.convert(v, d) for v, d in zip(found, self.results, strict=True))
@@ -57,7 +59,9 @@ class Reduction(Reducing):
         return self.lift([e(x, ()) for x in self.inits], e.values)
 
     def across_lanes(self, e: Elements, accumulated: Sequence[Value]) -> tuple[Value, ...]:
-        """Combines all lanes into one: halves repeatedly, in a fixed tree."""
+        """Combines all lanes into one: repeatedly combines their lower and upper half, so the order is always
+        the same.
+        """
         return e.values.across_lanes(tuple(accumulated), lambda a, b: self.combine(e, a, b))
 
 
@@ -78,7 +82,7 @@ def scratch_arrays(
 def combined(
     e: Elements, reductions: Sequence[Reduction], a: Sequence[Sequence[Value]], b: Sequence[Sequence[Value]]
 ) -> list[tuple[Value, ...]]:
-    """Combines `a` with `b`, for each reduction."""
+    """Combines, for each reduction, the values in `a` with those in `b`."""
     return [r.combine(e, x, y) for r, x, y in zip(reductions, a, b, strict=True)]
 
 
@@ -86,7 +90,9 @@ def folded(
     e: Elements, reductions: Sequence[Reduction], opened: AbstractContextManager[ForLoop],
     current: list[ValueGroup], new: Callable[[Ssa], list[ValueGroup]],
 ) -> list[ValueGroup]:  # fmt: skip
-    """Combines `new(index)` of every iteration with `current`, which the loop opened by `opened` carries."""
+    """Writes a loop, which `opened` opens, that combines the accumulators with `new(index)` in each
+    iteration. `current` are the first accumulators; returns the last ones.
+    """
     with opened as loop:
         carried = _regrouped(current, loop.carried)
         loop.yield_(registers(combined(e, reductions, carried, new(loop.index))))
@@ -99,6 +105,6 @@ def registers(groups: Iterable[ValueGroup]) -> list[Ssa]:
 
 
 def _regrouped(like: Iterable[ValueGroup], parts: Iterable[Ssa]) -> list[ValueGroup]:
-    """Groups of values with the types of `like`, from all their registers."""
+    """Makes groups of values with the types of `like` from the list of all their registers."""
     rest = iter(parts)
     return [rebuilt(group, rest) for group in like]

@@ -1,5 +1,5 @@
-"""Scatter, for both of its emitters: where the window of each update starts, and which operand elements it
-changes.
+"""The code that both emitters of scatter share: where the window of each update starts, and which elements of
+the operand it changes.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from axla.kernels.update import ScatterGeometry
 
 
 class Scattering(ScatterGeometry):
-    """A scatter, as code."""
+    """Writes the index computations and the combiner of a scatter."""
 
     def start(
         self, e: Elements, batch: Sequence[AnyIndex], *, clamped: bool = True
@@ -41,12 +41,16 @@ class Scattering(ScatterGeometry):
         return found, all_of(e.values, conditions)
 
     def update_index(self, batch: Sequence[AnyIndex], window: Sequence[AnyIndex]) -> tuple[AnyIndex, ...]:
-        """The index into the updates, from that of a window and one within it."""
+        """The index into the updates, from the index `batch` of a window and the index `window` of an element
+        in it.
+        """
         groups = (self.batch_dims, batch), (self.op.update_window_dims, window)
         return placed(len(self.update_dims), *groups)
 
     def combined(self, e: Elements, old: Sequence[Value], new: Sequence[Value]) -> list[Value]:
-        """The combiner applied to elements, converted to its own floating-point type if needed."""
+        """Applies the combiner to old elements and updates, converted to the types of its parameters; returns
+        the new elements.
+        """
         taken = zip((*old, *new), self.op.to_apply.parameters, strict=True)
         found = e.apply(self.op.to_apply, [e.values.convert(v, shape_of(p).dtype) for v, p in taken])
         return [e.values.convert(v, before.dtype) for v, before in zip(found, old, strict=True)]
@@ -64,8 +68,8 @@ class Scattering(ScatterGeometry):
 
 
 def scatter_elements(e: Elements, inst: Instruction) -> list[list[Value]]:
-    """The results of a small scatter, in registers: for each element, every update is compared with its
-    position.
+    """Computes a small scatter in registers: compares the index of every update with the position of every
+    element. Returns the elements of each result.
     """
     g = Scattering(inst)
     everywhere = list(itertools.product(*map(range, g.dims)))

@@ -16,7 +16,7 @@ IEEE, FINITE, UNSIGNED_ZERO, FINITE_ONLY, SCALE = "ieee", "fn", "fnuz", "no nan"
 
 @dataclass(frozen=True, slots=True)
 class FloatFormat:
-    """`exponent` and `fraction` bits, exponent bias, and the special values that exist.
+    """A float format: its numbers of exponent and fraction bits, exponent bias, and kind of special values.
 
     ieee: infinities and NaNs. fn: one NaN per sign, no infinity. fnuz: one NaN (the bits of -0), no infinity,
     no -0. no nan: neither. e8m0: a power of two, no sign, no zero, one NaN.
@@ -93,7 +93,7 @@ def round_to(x: Reg, dtype: DType, plain: bool = False) -> Reg:
     small = m.copysign((size + anchor) - anchor, x)
     rounded = m.select(size < form.least_normal, small, rounded)
     if form.kind == FINITE_ONLY:
-        # ml_dtypes: NaN becomes the zero of the other sign.
+        # As in ml_dtypes, NaN becomes the zero of the other sign.
         clamped = m.copysign(m.least(m.abs(rounded), form.largest), x)
         return m.select(x.is_nan(), m.copysign(0.0, -x), clamped)
     if form.kind == UNSIGNED_ZERO:
@@ -104,11 +104,13 @@ def round_to(x: Reg, dtype: DType, plain: bool = False) -> Reg:
 
 
 def _round_scale(x: Reg) -> Reg:
-    """The nearest power of two, ties to the larger; NaN where there is none."""
+    """Rounds to the nearest value of f8e8m0fnu, a power of two, ties to the larger; NaN where there is
+    none.
+    """
     m = x.m
     rounded = ((x.bits() + (1 << 22)) & -(1 << 23)).floats()
-    # The least, 2**-127, is a denormal f32: its bit is in the fraction, and what is above it goes up (in
-    # ml_dtypes too).
+    # The smallest value, 2**-127, is a denormal f32, with its bit in the fraction. Numbers between it and
+    # 2**-126 are rounded up, as in ml_dtypes.
     rounded = m.select(x <= 2.0**-127, 2.0**-127, rounded)
     return m.select((x > 0.0) & (x < 1.5 * 2.0**127), rounded, float("nan"))
 
@@ -179,7 +181,7 @@ def decode(bits: Reg, dtype: DType) -> Reg:
 def divide_by_one(x: Reg, y: Reg) -> Reg:
     """Divides lanes of bf16 values x by one bf16 value y; the f32 results round to the right bf16 quotients.
 
-    They are multiplied by the reciprocal, which is exact enough: a quotient of two 8-bit significands is
+    x is multiplied by the reciprocal of y, which is exact enough: a quotient of two 8-bit significands is
     never a 9-bit value, so none is nearer than 2**-17 to a rounding boundary. Where the quotient of normal
     numbers is not a normal f32, its error is below half of the smallest f32. Verified for all pairs of
     values. `y` is scaled so that the reciprocal is a normal number.
@@ -191,9 +193,10 @@ def divide_by_one(x: Reg, y: Reg) -> Reg:
 
 
 def narrow_double(x: Reg) -> Reg:
-    """An f32 between x (f64) and its neighbours, rounded to odd.
+    """Rounds f64 to f32 by rounding to odd: where x is not an f32, the result is the neighbour with an odd
+    last bit.
 
-    Rounding it further gives what rounding x gives.
+    Rounding the result to a shorter type equals rounding x.
     """
     m = x.m
     near = x.cast("fptrunc", "float")
@@ -209,7 +212,7 @@ def reduce_precision(x: Reg, dtype: DType, exponent_bits: int, fraction_bits: in
     Too small values become zero; a NaN that loses all fraction bits becomes infinity.
     """
     m, form = x.m, FORMATS.get(dtype.name)
-    if form is not None and form.kind in (SCALE, FINITE_ONLY):  # no bits for what is too large
+    if form is not None and form.kind in (SCALE, FINITE_ONLY):  # these have no infinity
         return round_to(reduce_precision(x, F32, exponent_bits, fraction_bits), dtype)
     full, width = (form.fraction, form.exponent) if form else (23, 8) if dtype is F32 else (52, 11)
     own = encode(x, dtype).cast("zext", "i32") if form else x.bits()

@@ -44,21 +44,23 @@ class _Form:
 _SINGLE, _DOUBLE = _Form(23, 127, "i32"), _Form(52, 1023, "i64")
 _FORMS = {"float": _SINGLE, "double": _DOUBLE}
 _HIDDEN = 62
-"""Where `_pack` has the leading bit of a significand: ten bits and more below it decide how it is rounded."""
+"""The bit where `_pack` puts the leading bit of a significand: at least ten bits below the result's last bit
+decide how it is rounded.
+"""
 
 _DIVISIONS = {"sdiv": (True, 0), "udiv": (False, 0), "srem": (True, 1), "urem": (False, 1)}
 
 
 class Lowering:
-    """Replacements for what the target of an `Arithmetic` lacks; a method returns None where the machine has
-    the instruction.
+    """Replacements for the instructions that the target of an `Arithmetic` lacks; a method returns None where
+    the machine has the instruction.
     """
 
     def __init__(self, m: Arithmetic):
         self.m = m
 
     def binary(self, opcode: str, a: Reg, b: Reg) -> Reg | None:
-        """Divisions and remainders of integers, and arithmetic of doubles, in software."""
+        """Computes divisions and remainders of integers, and arithmetic of doubles, in software."""
         target = self.m.target
         if opcode in _DIVISIONS:
             wide = a.element == "i64"
@@ -73,19 +75,19 @@ class Lowering:
         return None
 
     def compare(self, predicate: str, a: Reg, b: Reg) -> Reg | None:
-        """Comparisons of doubles by the bits of integers."""
+        """Compares doubles by their bits, as integers."""
         if a.element != "double" or self.m.target.has_double:
             return None
         return self._lanes(lambda x, y: _compare(predicate, x, y), a, b)
 
     def negate(self, a: Reg) -> Reg | None:
-        """The negative of a double: its sign bit is flipped."""
+        """Negates a double by flipping its sign bit."""
         if a.element != "double" or self.m.target.has_double:
             return None
         return (a.bits() ^ -(1 << 63)).floats()
 
     def cast(self, opcode: str, a: Reg, element: str) -> Reg | None:
-        """Conversions that involve doubles or 64-bit integers, in software."""
+        """Converts from or to doubles or 64-bit integers in software."""
         target = self.m.target
         soft = "double" in (a.element, element) and not target.has_double
         wide = "i64" in (a.element, element) and not target.has_wide_division
@@ -94,8 +96,8 @@ class Lowering:
         return self._lanes(lambda x: _CASTS[opcode](x, element), a)
 
     def intrinsic(self, name: str, *args: Reg) -> Reg | None:
-        """fabs and copysign of f64, square roots, and maximum and minimum, which LLVM does not support
-        everywhere.
+        """Computes fabs and copysign of f64, square roots, and maximum and minimum, which LLVM does not
+        support on all machines.
         """
         if name in ("maximum", "minimum"):
             return _extreme(name == "maximum", *args)
@@ -121,7 +123,7 @@ class Lowering:
         return self.m.intrinsic("ctpop", ~x)
 
     def _narrow(self, opcode: str, a: Reg, b: Reg) -> Reg:
-        """A division of less than 32 bits, in 32 bits."""
+        """Divides integers of less than 32 bits as 32-bit integers."""
         extend = "sext" if _DIVISIONS[opcode][0] else "zext"
         wide = self.binary(opcode, a.cast(extend, "i32"), b.cast(extend, "i32"))
         assert wide is not None
@@ -140,7 +142,7 @@ class Lowering:
 
 
 def lowering(m: Arithmetic) -> Lowering | None:
-    """The replacements for a machine; None where it lacks nothing."""
+    """The replacements for the target of `m`; None where it lacks nothing."""
     target = m.target
     complete = target.has_double and target.has_division and target.has_wide_division and target.has_maximum
     return None if complete and target.has_square_root and target.has_leading_zeros else Lowering(m)
@@ -151,7 +153,7 @@ def _outlined(name: str, body: Callable[..., tuple[Reg, ...]], *args: Reg) -> Re
 
 
 def _not_less(a: Reg, b: Reg) -> Reg:
-    """a >= b, of unsigned integers."""
+    """Whether a >= b, as unsigned integers."""
     return ~a.ult(b)
 
 
@@ -200,7 +202,9 @@ def _fields(x: Reg, form: _Form) -> tuple[Reg, Reg, Reg]:
 
 
 def _normal(exponent: Reg, significand: Reg) -> tuple[Reg, Reg]:
-    """The same number with bit 52 of the significand set (unless it is zero)."""
+    """(exponent, significand) of the same number, shifted so that bit 52 of the significand is set (unless it
+    is zero).
+    """
     gap = exponent.m.leading_zeros(significand | 1) - 11
     return exponent - gap, significand << gap
 
@@ -310,7 +314,7 @@ def _square_root(x: Reg) -> Reg:
 
 
 def _root(x: Reg) -> tuple[Reg, ...]:
-    """The square root, bit by bit."""
+    """The square root of an f64, computed bit by bit."""
     m, a = x.m, x.bits()
     exponent, significand = _normal(*_fields(a, _DOUBLE)[1:])
     exponent = exponent - _DOUBLE.bias
@@ -341,7 +345,7 @@ def _compare(predicate: str, x: Reg, y: Reg) -> Reg:
     nan = (_magnitude(a) > _DOUBLE.infinity) | (_magnitude(b) > _DOUBLE.infinity)
     if predicate == "uno":
         return nan
-    # Integers in the order of the floats; the two zeros are one.
+    # Maps the floats to integers in the same order; both zeros become 0.
     p, q = (_magnitude(v).eq(0) for v in (a, b))
     m = x.m
     a, b = (m.select(z, m.number(v, 0), v ^ (v >> 63).lshr(1)) for v, z in ((a, p), (b, q)))
@@ -352,7 +356,7 @@ def _compare(predicate: str, x: Reg, y: Reg) -> Reg:
 
 
 def _extreme(largest: bool, a: Reg, b: Reg) -> Reg:
-    """The larger or smaller operand; NaN if either is; -0 is less than +0."""
+    """The larger operand if `largest`, else the smaller; NaN if either is NaN. -0 is less than +0."""
     m = a.m
     found = m.select(a > b if largest else a < b, a, b)
     zero = (a.bits() & b.bits() if largest else a.bits() | b.bits()).floats()
@@ -378,7 +382,7 @@ def _float_of(n: Reg, signed: bool, element: str) -> Reg:
     if signed:
         negative = n >> 63
         size, sign = (n ^ negative) - negative, n.lshr(63)
-    # A number of 64 bits gives one up, which only decides a tie.
+    # A 64-bit magnitude is shifted right by one bit; the lost bit only decides a tie.
     long = size < 0
     exponent = n.m.select(long, n.m.number(n, form.bias + 63), form.bias + 62)
     bits = _pack(sign, exponent, n.m.select(long, size.lshr(1) | (size & 1), size), form)
@@ -395,7 +399,7 @@ def _to_integer(signed: bool) -> Callable[[Reg, str], Reg]:
 
 
 def _integer_of(x: Reg, signed: bool) -> Reg:
-    """Converts to an integer, towards zero; the result is unspecified where i64 cannot hold it, as in
+    """Converts a float to an integer, towards zero; the result is unspecified where i64 cannot hold it, as in
     LLVM.
     """
     m, form = x.m, _FORMS[x.element]
@@ -410,7 +414,7 @@ def _integer_of(x: Reg, signed: bool) -> Reg:
 
 
 def _recast(x: Reg, source: _Form, form: _Form) -> tuple[Reg, ...]:
-    """Converts a float to the other format."""
+    """Converts a float from format `source` to format `form`."""
     m, bits = x.m, x.bits().cast("zext", "i64")
     sign, exponent, significand = _fields(bits, source)
     more = form.bias - source.bias

@@ -19,21 +19,21 @@ _POINTER = regex(r"\bptr\b(?! addrspace\()")
 _STACK = regex(r"^  (%\w+) = alloca (.*)$", re.M)
 _CONSTANT = regex(r"^@([\w.]+) = (?:private|internal) unnamed_addr constant")
 _FROM_PRED = regex(r"uitofp <(\d+) x i1> (\S+) to (<\d+ x (\w+)>)")
-_LOCAL_MEMORY, _ALL_MEMORY = 1, 3  # what a barrier makes known
+_LOCAL_MEMORY, _ALL_MEMORY = 1, 3  # flags of a barrier: the memory it makes visible
 _FAN = 8
-"""Work-items whose values one work-item joins, between two barriers."""
+"""The number of values that a work-item combines between two barriers."""
 
 
 class SpirvModule(LlvmModule):
-    """A module whose pointers are generic: they may point to any memory."""
+    """A module whose pointers are generic: they may point to any address space."""
 
     def __init__(self, index_type: str):
         super().__init__(index_type)
         self.has_bit_masks = False
 
     def text(self) -> str:
-        """The module as LLVM text. Stack and constants are in address spaces of their own, and their pointers
-        are cast.
+        """The module as LLVM text. Stack and constants are in their own address spaces; pointers to them are
+        cast to generic ones.
         """
         casts = r"  \1.own = alloca \2\n  \1 = addrspacecast ptr addrspace(0) \1.own to ptr"
         constants = [m[1] for m in map(_CONSTANT.match, self.globals.values()) if m]
@@ -45,7 +45,7 @@ class SpirvModule(LlvmModule):
 
 
 def _selected(found: re.Match[str]) -> str:
-    """Replaces conversions of truth values to floats by selects, since LLVM converts them by a select of
+    """Replaces a conversion of i1 vectors to floats by a select, since LLVM converts them by a select of
     integers with a wrong type.
     """
     lanes, value, kind, element = found.groups()
@@ -54,7 +54,7 @@ def _selected(found: re.Match[str]) -> str:
 
 
 def _with_constants(body: str, constants: Sequence[str]) -> str:
-    """A function in which uses of constants are generic pointers."""
+    """The text of a function, `body`, in which uses of constants are generic pointers."""
     casts = ["entry:"]
     for name in constants:
         if f"ptr @{name}," in body:
@@ -81,7 +81,7 @@ class WorkGroup(ThreadBlock):
         self._shared = 0
 
     def _generic(self, space: int, name: str) -> Ssa:
-        """A pointer to an address space as a generic pointer."""
+        """Converts the pointer `name` to address space `space` to a generic pointer."""
         return self.f.pure("ptr", f"addrspacecast ptr addrspace({space}) {name} to ptr", ())
 
     def _number(self, what: str) -> Ssa:
@@ -104,8 +104,8 @@ class WorkGroup(ThreadBlock):
         return values
 
     def _joined(self, values: ValueGroup, join: Join, distance: int, fan: int) -> ValueGroup:
-        """Combines the values of `fan` work-items at distance `distance`; groups of that many have equal
-        values.
+        """Combines the values of `fan` work-items that are `distance` apart. Before, each group of `distance`
+        neighbours has one value in common.
         """
         f = self.f
         places = [[(x, self._shared_array(x.type, self.items)) for x in v.parts] for v in values]
@@ -130,8 +130,8 @@ class WorkGroup(ThreadBlock):
         return held[0]
 
     def barrier(self, *, everywhere: bool = False) -> None:
-        """Waits for all work-items of the group; what they wrote to local memory is there then. `everywhere`:
-        what they wrote to global memory, too.
+        """A barrier for all work-items of the group: their earlier writes to local memory are visible
+        afterwards and, with `everywhere`, those to global memory.
         """
         self.f.module.declare("_Z7barrierj", "declare spir_func void @_Z7barrierj(i32) convergent nounwind")
         self.f.line(f"call spir_func void @_Z7barrierj(i32 {_ALL_MEMORY if everywhere else _LOCAL_MEMORY})")

@@ -12,7 +12,9 @@ from axla.program.abi import Struct
 
 
 class CodeRegion:
-    """Code with one entry: body of a function or loop, branch. `lines` grow until it is closed."""
+    """Code with one entry: the body of a function or loop, or a side of a branch. `lines` grow until the
+    region is closed.
+    """
 
     __slots__ = ("code", "depth", "lines", "label", "known", "open", "arithmetic_floor", "load_floor", "work")
 
@@ -23,11 +25,11 @@ class CodeRegion:
         self.label = label  # of the basic block being written, for phis
         self.known: dict[str, Ssa] = {}
         self.open = True
-        # The outermost depth that pure code written here may move to. Branches keep all their code (it may be
-        # dear); loops that may not run at all keep only their loads (the address may not exist).
+        # The outermost depth to which pure code written here may move. Branches keep all their code (it may
+        # be slow); loops that may not run at all keep only their loads (the address may not exist).
         self.arithmetic_floor = arithmetic_floor
         self.load_floor = load_floor
-        self.work = 0.0  # lines that loops inside run, as far as is known; minus infinity: they poll
+        self.work = 0.0  # instructions that inner loops execute, where known; -inf: they poll
 
     def begin(self, label: str) -> None:
         """Begins the next basic block."""
@@ -82,7 +84,7 @@ class Ssa:
         return self.region.code
 
     def same(self, value: Ssa | int) -> Ssa:
-        """A number as a constant of this type."""
+        """Converts a number to a constant of this value's type; a value is returned as it is."""
         return value if isinstance(value, Ssa) else self.code.const(self.type, value)
 
     __add__ = _operator("add")
@@ -111,12 +113,14 @@ class Ssa:
         return self.code.cast(opcode, self, type_)
 
     def at(self, offset: Ssa | int) -> Ssa:
-        """The address `offset` bytes further on."""
+        """The address `offset` bytes after this one."""
         index = self.code.const("i64", offset) if isinstance(offset, int) else offset
         return self.code.gep("i8", self, index, inbounds=False)
 
     def item(self, index: Ssa | int, size: int = 8) -> Ssa:
-        """The address of element `index`, where elements have this size."""
+        """The address of element `index` of an array at this address; `size` is the number of bytes of an
+        element.
+        """
         return self.at(index * size)
 
     def load(self, type_: str, order: str = "") -> Ssa:
@@ -138,21 +142,23 @@ class Ssa:
         return self.code.effect(value.type, f"atomicrmw {op} {self!r}, {value!r} {order}")
 
     def exchange(self, expected: Ssa, value: Ssa) -> Ssa:
-        """Compare and swap: true when the value at the address was `expected` and has been replaced."""
+        """Compares and swaps: returns true (i1) if the value at this address was `expected` and has been
+        replaced.
+        """
         kind = f"{{ {value.type}, i1 }}"
         pair = self.code.effect(kind, f"cmpxchg {self!r}, {expected!r}, {value!r} seq_cst seq_cst")
         return self.code.effect("i1", f"extractvalue {pair!r}, 1")
 
     def field(self, struct: Struct, name: str) -> Ssa:
-        """The address of a field of the struct at the address."""
+        """The address of field `name` of the struct at this address."""
         return self.at(struct.offset(name, self.code.module.pointer_bytes))
 
     def get(self, struct: Struct, name: str, order: str = "") -> Ssa:
-        """A field of the struct at the address; with an order, as an atomic operation."""
+        """Loads field `name` of the struct at this address; `order` makes the load atomic."""
         return self.field(struct, name).load(struct.fields[struct.index(name)].llvm, order)
 
     def set(self, struct: Struct, name: str, value: Ssa | int, order: str = "") -> None:
-        """Stores to a field of the struct at this address; `order` makes the store atomic."""
+        """Stores to field `name` of the struct at this address; `order` makes the store atomic."""
         if isinstance(value, int):
             value = self.code.const(struct.fields[struct.index(name)].llvm, value)
         self.field(struct, name).store(value, order)
@@ -165,8 +171,8 @@ _COMPARED = {
 
 
 class Code:
-    """A function being written, without branches and loops. Methods return `Ssa` values; see
-    `axla.codegen.function` for their placement.
+    """Writes a function without branches and loops. Methods that write an instruction return its value;
+    `axla.codegen.function` describes where they place it.
     """
 
     def __init__(
@@ -179,8 +185,8 @@ class Code:
         self.linkage = linkage
         self.attributes = attributes
         self._signature = ", ".join(f"{t} %{p}" for t, p in params)
-        self.polls = False  # whether long loops poll; the function gives a code and has a frame
-        self.made = 0  # names given to values and blocks: the length of the code
+        self.polls = False  # whether long loops poll; then it has a frame and returns a code
+        self.made = 0  # number of names of values and blocks: a measure of its length
         self._slots: dict[int, tuple[int, Ssa]] = {}
         self._spaces: list[str] = []
         self._top = CodeRegion(self, 0, "entry", 0, 0)
@@ -213,8 +219,8 @@ class Code:
         return f"%v{self.made}"
 
     def pure(self, type_: str, expression: str, operands: Sequence[Ssa]) -> Ssa:
-        """The value of an instruction without effects, hoisted and reused; `operands` determine where it may
-        be placed.
+        """Writes an instruction without effects and returns its value; an equal one that is available is
+        reused. It is hoisted as far as its `operands` exist.
         """
         return self._place(self._home(operands, self._stack[-1].arithmetic_floor), type_, expression)
 
@@ -228,8 +234,8 @@ class Code:
         return value
 
     def effect(self, type_: str, expression: str) -> Ssa:
-        """The value of an instruction that must stay at this place, such as a load from memory that
-        changes.
+        """Writes an instruction that must not be moved, such as a load from memory that changes; returns its
+        value.
         """
         region = self._stack[-1]
         value = Ssa(self.fresh(), type_, region)
@@ -247,7 +253,7 @@ class Code:
         return Ssa(text, type_, self._top)
 
     def const(self, type_: str, value: int | float | bool) -> Ssa:
-        """A constant; of a vector type, splatted; of pointers, an address."""
+        """A constant of a type: for a vector, the value in all lanes; for a pointer, an address."""
         if type_ == "ptr":
             return self.anywhere(type_, f"inttoptr (i64 {value} to ptr)") if value else self.null()
         element = element_type(type_)
@@ -263,11 +269,11 @@ class Code:
         return Ssa(text, type_, self._top, number)
 
     def index(self, value: int) -> Ssa:
-        """A constant of the type of indices."""
+        """A constant of the module's type of indices."""
         return self.const(self.module.index_type, value)
 
     def undef(self, type_: str) -> Ssa:
-        """A value that nobody may use: `poison`."""
+        """The `poison` value of a type, which no code may use."""
         return self.anywhere(type_, "poison")
 
     def null(self) -> Ssa:
@@ -298,17 +304,17 @@ class Code:
         return self.glob(f"zeros{size}")
 
     def binary(self, opcode: str, a: Ssa, b: Ssa, flags: str = "") -> Ssa:
-        """An instruction of two operands of one type, by LLVM's opcode and flags."""
+        """Writes an instruction with two operands of one type; `opcode` and `flags` are LLVM's."""
         return self.pure(
             a.type, f"{opcode}{' ' + flags if flags else ''} {a.type} {a.text}, {b.text}", (a, b)
         )
 
     def unary(self, opcode: str, a: Ssa) -> Ssa:
-        """An instruction of one operand, by LLVM's opcode."""
+        """Writes an instruction with one operand; `opcode` is LLVM's."""
         return self.pure(a.type, f"{opcode} {a.type} {a.text}", (a,))
 
     def icmp(self, predicate: str, a: Ssa | int, b: Ssa | int) -> Ssa:
-        """Compares integers by LLVM's predicate; two constants are compared here."""
+        """Compares integers by LLVM's predicate. The comparison of two constants is a constant."""
         a, b = self._both(a, b)
         if a.constant is not None and b.constant is not None and predicate in _COMPARED:
             return self.const("i1", _COMPARED[predicate](a.constant, b.constant))
@@ -323,7 +329,7 @@ class Code:
         return self.pure(kind, f"{opcode} {predicate} {a.type} {a.text}, {b.text}", (a, b))
 
     def select(self, condition: Ssa, a: Ssa, b: Ssa) -> Ssa:
-        """`a` where the condition holds, else `b`, lane by lane where that is a mask."""
+        """`a` where the condition holds, else `b`; lane by lane if the condition is a mask."""
         if a.text == b.text:
             return a
         if condition.constant is not None:
@@ -332,16 +338,16 @@ class Code:
         return self.pure(a.type, text, (condition, a, b))
 
     def cast(self, opcode: str, a: Ssa, type_: str) -> Ssa:
-        """`opcode` is trunc, zext, sext, fptrunc, fpext, fptosi, sitofp, bitcast, ptrtoint...; returns `a`
-        itself if it already has the type.
+        """Converts `a` by LLVM's opcode: trunc, zext, sext, fptrunc, fpext, fptosi, sitofp, bitcast,
+        ptrtoint...; returns `a` itself if it already has the type.
         """
         if a.type == type_:
             return a
         return self.pure(type_, f"{opcode} {a.type} {a.text} to {type_}", (a,))
 
     def call(self, type_: str, name: str, *args: Ssa, effect: bool = False, flags: str = "") -> Ssa:
-        """Calls `@name`, and declares it when it is an intrinsic. Taken as pure unless `effect`; a void call
-        needs `effect`.
+        """Calls `@name`, and declares it if it is an intrinsic. The call counts as pure unless `effect`; a
+        void call needs `effect`.
         """
         if name.startswith("llvm.") and name not in self.module.declared:
             self.module.declare(name, f"declare {type_} @{name}({', '.join(a.type for a in args)})")
@@ -383,13 +389,15 @@ class Code:
         return self.pure(element_type(a.type), f"extractelement {a.type} {a.text}, i32 {lane}", (a,))
 
     def insert(self, a: Ssa, b: Ssa, lane: int) -> Ssa:
-        """The vector with one lane replaced; of a scalar the new value."""
+        """Replaces one lane of the vector `a` by `b`; returns `b` if `a` is a scalar."""
         if a.type[0] != "<":
             return b
         return self.pure(a.type, f"insertelement {a.type} {a.text}, {b.type} {b.text}, i32 {lane}", (a, b))
 
     def shuffle(self, a: Ssa, b: Ssa, lanes: Sequence[int]) -> Ssa:
-        """Lanes of a (0..n-1) and b (n..2n-1) in the given order; -1 is unspecified."""
+        """Selects lanes in the given order: numbers 0 to n-1 are those of `a`, n to 2n-1 those of `b`; -1
+        leaves a lane unspecified.
+        """
         mask = ", ".join("i32 poison" if k < 0 else f"i32 {k}" for k in lanes)
         type_ = vector(element_type(a.type), len(lanes))
         return self.pure(
@@ -416,11 +424,11 @@ class Code:
         return self.icmp("ne", found, 0)
 
     def lanes_constant(self, type_: str, values: Sequence[int]) -> Ssa:
-        """A vector constant of these integers."""
+        """A vector constant with these integers as its lanes."""
         element = element_type(type_)
         return self.anywhere(type_, "<" + ", ".join(f"{element} {v}" for v in values) + ">")
 
-    # -- index arithmetic, folded: of values and numbers ---------------------------------------------------
+    # -- index arithmetic on values and numbers; constants are folded --------------------------------------
 
     def _both(self, a: Ssa | int, b: Ssa | int) -> tuple[Ssa, Ssa]:
         """Converts numbers to constants of the other operand's type; two numbers become indices."""
@@ -463,11 +471,11 @@ class Code:
         return a.same(0) if divisor == 1 else self._folded("urem", operator.mod, a, a.same(divisor))
 
     def smin(self, a: Ssa | int, b: Ssa | int) -> Ssa:
-        """The smaller of signed integers."""
+        """The smaller of two signed integers."""
         return self._extreme("smin", min, *self._both(a, b))
 
     def smax(self, a: Ssa | int, b: Ssa | int) -> Ssa:
-        """The larger of signed integers."""
+        """The larger of two signed integers."""
         return self._extreme("smax", max, *self._both(a, b))
 
     def _extreme(self, name: str, function: Callable[[int, int], int], a: Ssa, b: Ssa) -> Ssa:
@@ -494,8 +502,9 @@ class Code:
     def load(
         self, type_: str, pointer: Ssa, align: int, *, readonly: bool = False, exists: bool = False
     ) -> Ssa:
-        """Loads from memory. A load of `readonly` memory (not written while this function runs) may be
-        hoisted and done once; also out of a loop that may not run, if the memory `exists` in any case.
+        """Loads from memory. `readonly`: nothing writes to the memory while this function runs, so the load
+        may be hoisted and done once. It is hoisted out of a loop that may not run only if the memory `exists`
+        in any case.
         """
         if type_ == "ptr":
             align = min(align, self.module.pointer_bytes)
@@ -519,8 +528,8 @@ class Code:
         return self._place(self._home(operands, floor), type_, expression)
 
     def stack(self, type_: str, count: int, *, slot: int = 0) -> Ssa:
-        """The address of `count` elements on the stack, aligned to 8; uses of the same slot number share the
-        memory.
+        """The address of `count` elements on the stack, aligned to 8 bytes. All calls with one slot number
+        share the memory.
         """
         used, address = self._slots.get(slot, (0, self.anywhere("ptr", f"%stack{slot}")))
         size = count * (8 if type_ in ("ptr", "i64", "double") else 16)
@@ -528,19 +537,21 @@ class Code:
         return address
 
     def space(self, type_: str, align: int = 8) -> Ssa:
-        """Stack memory of a type, not shared with others."""
+        """Reserves stack memory for a value of a type, aligned to `align` bytes; returns its address."""
         address = self.anywhere("ptr", self.fresh())
         self._spaces.append(f"  {address} = alloca {type_}, align {align}\n")
         return address
 
     def slot(self, value: Ssa) -> Ssa:
-        """The address of a stack variable with an initial value."""
+        """Makes a stack variable with an initial value; returns its address."""
         address = self.space(value.type)
         address.store(value)
         return address
 
     def store(self, value: Ssa, pointer: Ssa, align: int, *, nontemporal: bool = False) -> None:
-        """Stores a value at an address, aligned to `align` bytes; `nontemporal` goes past the caches."""
+        """Stores a value at an address that is aligned to `align` bytes; `nontemporal` bypasses the
+        caches.
+        """
         hint = ", !nontemporal !0" if nontemporal else ""
         if value.type == "ptr":
             align = min(align, self.module.pointer_bytes)

@@ -1,9 +1,9 @@
 """The target for an LLVM triple without a description in axla: derived from LLVM's data layout and from
 probes.
 
-A probe is a function of one instruction. Where its object calls a library function, or LLVM fails, the
-machine lacks the instruction. If an instruction that every program needs is missing, the triple is refused by
-name.
+A probe is a function of one instruction. If its object file calls a library function, or LLVM fails, the
+machine lacks the instruction. If every program needs the instruction, an UnsupportedError names the triple
+and the library function.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ _OTHERS = {
     "amdgcn|r600|nvptx.*|spirv.*": "is a GPU; only CPUs are supported here",
     "bpf.*": "runs inside a kernel, without floats",
 }  # fmt: skip
-# What systems take for granted and LLVM does not, by architecture and environment: CPU, features, ABI.
+# CPU, features and ABI that systems of an architecture and environment assume, but LLVM does not.
 _ASSUMED = {
-    "i386-.*": ("pentium4", (), ""),  # without SSE2, floats have more digits than their type
-    "(arm|thumb).*hf": ("", ("+vfp2", "-neon"), ""),  # NEON takes denormals for zero
+    "i386-.*": ("pentium4", (), ""),  # without SSE2, results have more digits than their type
+    "(arm|thumb).*hf": ("", ("+vfp2", "-neon"), ""),  # NEON flushes denormals to zero
     "(arm|thumb).*": ("", ("-neon",), ""),
     "loongarch64-.*": ("", ("+d",), "lp64d"),
     "loongarch32-.*": ("", ("+d",), "ilp32d"),
@@ -57,14 +57,14 @@ def _casts(kind: str, result: str, opcodes: str) -> _Rows:
 
 
 def _calls(kind: str, names: str, *more: str) -> _Rows:
-    """Declares and calls intrinsics on %a and `more`."""
+    """Probes that call the intrinsics `names` (separated by spaces) on %a and the operands `more`."""
     given = ", ".join(("%a", *more)).replace("%", f"{kind} %")
     name = f"{kind} @llvm.{{}}.{_SHORT.get(kind, kind)}"
     return [(kind, kind, f"call {name.format(found)}({given})") for found in names.split()]
 
 
 def _floats(kind: str) -> _Rows:
-    """Probes for the instructions that f32 needs, and for those of f64."""
+    """Probes for the float instructions that every program needs, on the LLVM type `kind`."""
     compares = [("i1", kind, f"fcmp {predicate} {kind} %a, %b") for predicate in ("olt", "uno")]
     casts = [*_casts(kind, "i32", "fptosi fptoui"), *_casts("i32", kind, "sitofp uitofp")]
     calls = [*_calls(kind, "fabs"), *_calls(kind, "copysign", "%b"), (kind, kind, f"fneg {kind} %a")]
@@ -103,11 +103,13 @@ def known(name: str) -> str:
 
 @functools.cache
 def triple_target(name: str, cpu: str | None = None, features: tuple[str, ...] = ()) -> CpuTarget:
-    """The target for a triple that LLVM knows; UnsupportedError with the reason where there is none."""
+    """The target for a triple that LLVM knows. Raises UnsupportedError with the reason where there is
+    none.
+    """
     target = _bare(name, cpu, features)
     for what, rows in {"64-bit integers": _INTEGERS, "f32": _floats("float")}.items():
         if why := _needs(target, rows):
-            raise UnsupportedError(f"target {name}: {why}, for {what}")
+            raise UnsupportedError(f"target {name}: {why}, but programs need instructions for {what}")
     floats = ("float",) if _needs(target, [*_floats("double"), *_DOUBLES]) else ("float", "double")
 
     def has(*rows: _Rows) -> bool:
@@ -125,24 +127,26 @@ def triple_target(name: str, cpu: str | None = None, features: tuple[str, ...] =
     )  # fmt: skip
     with suppress(CompileError):
         one, four = (sizes(CHILD.emit_object(_SUM.format(t), target)).code for t in ("float", "<4 x float>"))
-        if four < 2 * one:  # instructions of vectors, not four of each
+        if four < 2 * one:  # LLVM uses vector instructions, not four scalar ones of each kind
             return replace(found, vector_bytes=16, max_lanes=64, blocks_products=True, unroll=(1, 4))
     return found
 
 
 def _bare(name: str, cpu: str | None, features: tuple[str, ...]) -> CpuTarget:
-    """A target with LLVM's data layout, but without any features."""
+    """A target with LLVM's data layout and without any optional instructions; the probes find these later.
+    Raises UnsupportedError for GPUs, unknown object formats, and addresses of less than 32 bits.
+    """
     triple = known(name)
     with llvm.LOCK:
         parts = binding.get_triple_parts(triple)
     why = next((why for row, why in _OTHERS.items() if re.fullmatch(row, parts.Arch)), "")
     if parts.ObjectFormat not in _FORMATS:
-        why = why or f"its object files are {parts.ObjectFormat}; there are {', '.join(_FORMATS)}"
+        why = why or f"its object files are {parts.ObjectFormat}; supported are {', '.join(_FORMATS)}"
     if why:
         raise UnsupportedError(f"target {name}: {why}")
     system = f"{parts.Arch}-{parts.Env}"
     usual, more, abi = next((v for row, v in _ASSUMED.items() if re.fullmatch(row, system)), ("", (), ""))
-    words = {word[1:]: word for word in (*more, *features)}  # a later word wins
+    words = {word[1:]: word for word in (*more, *features)}  # a feature that is named twice has its last sign
     form = ObjectForm(_FORMATS[parts.ObjectFormat], abi=abi, code_model="default")
     if form.format == "coff":
         form = replace(form, attributes='"no-stack-arg-probe"')
@@ -161,7 +165,9 @@ def _bare(name: str, cpu: str | None, features: tuple[str, ...]) -> CpuTarget:
 
 
 def _needs(target: CpuTarget, rows: _Rows) -> str:
-    """The reason why a machine cannot execute some instructions itself; "" where it can."""
+    """The reason why a machine cannot execute the instructions of the probes `rows` itself; "" where it
+    can.
+    """
     functions = [
         f"define {result} @f{n}({kind} %a, {kind} %b) nounwind {{\n %c = {what}\n ret {result} %c\n}}"
         for n, (result, kind, what) in enumerate(rows)
@@ -172,7 +178,7 @@ def _needs(target: CpuTarget, rows: _Rows) -> str:
         return error.message.removeprefix(f"target {target.name}: ")
     except ValueError:
         raise UnsupportedError(
-            f"target {target.name}: its object files are of a kind that is not read"
+            f"target {target.name}: its object files have a format that axla does not read"
         ) from None
     more = f" and {len(needed) - 1} other functions" * (len(needed) > 1)
     return f"LLVM calls {min(needed)}{more} of a library" if needed else ""

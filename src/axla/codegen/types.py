@@ -27,7 +27,7 @@ def lane_count(type_: str) -> int:
 
 def float_text(element: str, value: float) -> str:
     """A float constant exactly as LLVM reads it (hex; f32 is written as the double it equals)."""
-    # Not through the cache: 0.0 equals -0.0 there, and no NaN equals another.
+    # Zeros bypass the cache, whose keys do not distinguish 0.0 from -0.0.
     return _float_text(element, value) if value else _float_text.__wrapped__(element, value)
 
 
@@ -46,7 +46,7 @@ _MANGLED = {"float": "f32", "double": "f64", "half": "f16", "bfloat": "bf16", "p
 
 @functools.cache
 def mangle(type_: str) -> str:
-    """The suffix of overloaded intrinsics: `v16f32` for <16 x float>."""
+    """The suffix of an overloaded intrinsic's name for a type: `v16f32` for <16 x float>."""
     element = element_type(type_)
     name = _MANGLED.get(element, element)
     return f"v{lane_count(type_)}{name}" if type_[0] == "<" else name

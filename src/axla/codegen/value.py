@@ -9,8 +9,8 @@ Representation of a type in registers and in memory:
     f32 f64              float double   the same
     c64 c128             two of them    interleaved
 
-`Values` writes the semantics of one function. An operand of one lane is splatted when it is combined with one
-of many, as late as possible: uniform values stay scalar.
+`Values` writes operations on values into one function. An operand of one lane is splatted when it is combined
+with one of many, as late as possible: uniform values stay scalar.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from axla.core.dtypes import BF16, C64, C128, F16, F32, PRED, S32, S64, DType
 from axla.core.errors import UnsupportedError
 from axla.target.machine import Target
 
-# Intrinsics that every LLVM back end turns into instructions, whatever the machine; fences are of vectors.
+# Intrinsics that every LLVM back end turns into instructions on all machines (fences only for vectors).
 _PORTABLE = frozenset({
     "fabs", "copysign", "sqrt", "ctpop", "ctlz", "smin", "smax", "umin", "umax", "maximum", "minimum",
     "prefetch", "expect", "arithmetic.fence",
 })  # fmt: skip
-# Instructions of the machine; of f16, an f32 that is rounded to f16 has the same bits.
+# Ops that are machine instructions. An f32 result that is rounded to f16 has the bits of the f16 result.
 _PLAIN = frozenset({"add", "subtract", "multiply", "divide"})
 _ORDERING = frozenset({"maximum", "minimum"})
 _ROUNDING = frozenset({"roundeven", "floor", "ceil", "trunc"})
@@ -92,27 +92,27 @@ def parts_of(values: Iterable[Value]) -> list[Ssa]:
 
 
 def rebuilt(like: Iterable[Value], parts: Iterable[Ssa]) -> tuple[Value, ...]:
-    """Values with the types and lanes of `like`, from the list of all their registers."""
+    """Makes values with the types and lane counts of `like` from the list of all their registers."""
     rest = iter(parts)
     return tuple(Value(v.dtype, v.lanes, tuple(next(rest) for _ in v.parts)) for v in like)
 
 
 def merged(branch: IfElse, a: Sequence[Value], b: Sequence[Value]) -> tuple[Value, ...]:
-    """The values after a branch: `a` from its first side, `b` from its second."""
+    """The values after a branch: `a` if its first side ran, `b` if its second did."""
     return rebuilt(a, branch.merge(list(zip(parts_of(a), parts_of(b), strict=True))))
 
 
 def register_types(dtype: DType, lanes: int) -> tuple[str, ...]:
-    """The LLVM types of a value's parts."""
+    """The LLVM types of the registers of a value."""
     kind = vector(register_element(dtype.real), lanes)
     return (kind, kind) if dtype.is_complex else (kind,)
 
 
 INDEX_TYPES = {"i32": S32, "i64": S64}
-"""The element type that an index register has."""
+"""The dtype of an index register, by its LLVM type."""
 
 _SIGNED_PREDICATE = {"EQ": "eq", "NE": "ne", "GE": "sge", "GT": "sgt", "LE": "sle", "LT": "slt"}
-_PRED_ORDER: dict[str, Callable[[Reg, Reg], Reg]] = {  # not every LLVM orders vectors of truth values
+_PRED_ORDER: dict[str, Callable[[Reg, Reg], Reg]] = {  # not every LLVM compares i1 vectors by order
     "GT": lambda a, b: a & ~b, "GE": lambda a, b: a | ~b,
     "LT": lambda a, b: ~a & b, "LE": lambda a, b: ~a | b,
 }  # fmt: skip
@@ -121,19 +121,20 @@ _FLOAT_PREDICATE = {"EQ": "oeq", "NE": "une", "GE": "oge", "GT": "ogt", "LE": "o
 
 
 class Values:
-    """Writes operations on values into one function, for one target. `straight`: code that runs at most a few
-    times, and may be long.
+    """Writes operations on values into one function, for one target. `straight` marks code that runs only a
+    few times and may be long: in it, math functions that were written out often enough become calls.
     """
 
     def __init__(self, f: LlvmFunction, target: Target, *, straight: bool = False):
         self.f = f
         self.straight = straight
-        self._written: dict[tuple[str, str], int] = {}  # function and type -> its instructions so far
+        self._written: dict[tuple[str, str], int] = {}  # function and type -> instructions written for it
         self.target = target
         self.m = Arithmetic(f, target, soft.lowering)
         # Register -> the bits it was decoded from, for stores that only move data.
         self._bits: dict[str, Reg] = {}
-        # Register -> the one that was rounded to it: by an instruction to bf16, and to whole numbers.
+        # Rounded register -> the register before it was rounded: to bf16 by an instruction, and to whole
+        # numbers.
         self._unrounded: dict[str, Reg] = {}
         self._fractions: dict[str, Reg] = {}
 
@@ -157,8 +158,8 @@ class Values:
         if dtype.is_pred:
             return self.f.const(kind, bool(number))
         whole = int(number) & ((1 << dtype.bits) - 1)
-        # LLVM takes the signed reading of the register's bits; only unsigned types under a byte have room
-        # to spare.
+        # LLVM reads a constant as a signed number of the register's width. Only unsigned types of less than a
+        # byte never use the sign bit.
         if dtype.is_signed or dtype.bits >= 8:
             whole -= (whole >> (dtype.bits - 1)) << dtype.bits
         return self.f.const(kind, whole)
@@ -168,7 +169,9 @@ class Values:
         return Value(dtype, lane_count(parts[0].type), tuple(parts))
 
     def splat(self, value: Value, lanes: int) -> Value:
-        """A value of one lane repeated in all lanes."""
+        """Repeats a value of one lane in all `lanes` lanes; a value that has so many lanes is returned as it
+        is.
+        """
         if value.lanes == lanes:
             return value
         assert value.lanes == 1, f"splat of {value.lanes} lanes to {lanes}"
@@ -180,16 +183,18 @@ class Values:
         return tuple(self.splat(value, lanes) for value in values)
 
     def complex(self, re: Value, im: Value) -> Value:
-        """A complex value of a real and an imaginary part."""
+        """A complex value from its real and imaginary parts."""
         re, im = self.together(re, im)
         return Value(C64 if re.dtype is F32 else C128, re.lanes, (*re.parts, *im.parts))
 
     def to_index(self, value: Value) -> Ssa:
-        """An integer value in the index type of the target; unsigned types are extended with zeros."""
+        """Converts an integer value to the index type of the target; unsigned types are extended with
+        zeros.
+        """
         return resize(self.m.reg(value.ssa), value.dtype, self.f.module.index_type).ssa
 
     def from_index(self, index: Ssa, dtype: DType) -> Value:
-        """An index converted to any real type."""
+        """Converts an index to any real type."""
         wide = self.m.reg(index)
         signed = INDEX_TYPES[wide.element]
         return Value(dtype, wide.lanes, (convert(wide, signed, dtype).ssa,))
@@ -197,16 +202,18 @@ class Values:
     # -- lanes -------------------------------------------------------------------------------------------
 
     def lane(self, value: Value, number: int) -> Value:
-        """One lane of a value."""
+        """Lane `number` of a value, as a value of one lane."""
         return Value(value.dtype, 1, tuple(self.f.extract(part, number) for part in value.parts))
 
     def shuffle(self, a: Value, b: Value, order: Sequence[int]) -> Value:
-        """Lanes of a (0 to n-1) and b (n to 2n-1) in a new order."""
+        """Selects lanes of two values by `order`: numbers 0 to n-1 are the lanes of `a`, n to 2n-1 those of
+        `b`.
+        """
         parts = zip(a.parts, b.parts, strict=True)
         return Value(a.dtype, len(order), tuple(self.f.shuffle(x, y, order) for x, y in parts))
 
     def join(self, lanes: Sequence[Value]) -> Value:
-        """Combines values of one lane into one value."""
+        """Combines values of one lane each into one value that has them as lanes."""
         count = len(lanes)
         if count == 1:
             return lanes[0]
@@ -219,7 +226,9 @@ class Values:
         return Value(lanes[0].dtype, count, tuple(parts))
 
     def across_lanes(self, values: ValueGroup, join: Join) -> ValueGroup:
-        """Combines all lanes of a group of values into one: halves repeatedly, in a fixed tree."""
+        """Combines all lanes of a group of values into one lane: repeatedly applies `join` to the lower and
+        the upper half of the lanes, so the order is always the same.
+        """
         while values[0].lanes > 1:
             half = values[0].lanes // 2
             low, high = (
@@ -272,6 +281,12 @@ class Values:
         if dtype.is_signed and dtype.bits < 8:
             return (x & ((1 << dtype.bits) - 1)).ssa
         return x.ssa
+
+    def stored(self, x: Value) -> Value:
+        """The value as memory gives it back: a NaN that is the only one of its type has the sign of its
+        bits.
+        """
+        return self._from_memory(x.dtype, self._to_memory(x)) if x.dtype.bits == 8 and x.dtype.is_float else x
 
     def _encode(self, x: Reg, dtype: DType) -> Reg:
         known = self._bits.get(x.ssa.text + dtype.name)
@@ -340,7 +355,7 @@ class Values:
         return Value(dtype, x.lanes, tuple(parts))
 
     def bitcast_convert(self, x: Value, dtype: DType) -> Value:
-        """The same bits as another type of the same width."""
+        """Reinterprets the bits of `x` as another type of the same width."""
         if x.dtype is dtype:
             return x
         if x.dtype.bits != dtype.bits or x.dtype.is_complex or dtype.is_complex:
@@ -351,27 +366,31 @@ class Values:
         return self._from_memory(dtype, bits.cast("bitcast", memory_element(dtype)).ssa)
 
     def reduce_precision(self, x: Value, exponent_bits: int, mantissa_bits: int) -> Value:
-        """Rounds floats to so many bits of exponent and mantissa; the type stays."""
+        """Rounds floats to `exponent_bits` of exponent and `mantissa_bits` of mantissa; the element type
+        stays the same.
+        """
         reduced = small_float.reduce_precision(self.m.reg(x.ssa), x.dtype, exponent_bits, mantissa_bits)
         return Value(x.dtype, x.lanes, (reduced.ssa,))
 
     # -- operations --------------------------------------------------------------------------------------
 
     def regs(self, x: Value) -> list[Reg]:
-        """The registers of the value's parts, for arithmetic."""
+        """The registers of a value's parts, as operands of arithmetic."""
         return [self.m.reg(part) for part in x.parts]
 
     def _real(self, dtype: DType, result: Reg, exact: bool = False, plain: bool = False) -> Value:
-        """A result of a real type, rounded if it is a small float and the operation is not exact; `plain`: it
-        is the result of a machine operation.
+        """Makes a value of a real type from the result of an operation. It is rounded if the type is a float
+        of less than 32 bits, unless the operation is exact. `plain`: a machine instruction computed the
+        result.
         """
-        # Types under 16 bits may lack the result's sign of zero, or a rounded-up largest number.
+        # Exact results of types under 16 bits are rounded too: the type may lack -0, or the next integer
+        # above its largest number.
         if dtype.is_float and dtype.bits < 32 and not (exact and dtype.bits == 16):
             result = self._rounded(result, dtype, plain)
         return Value(dtype, result.lanes, (result.ssa,))
 
     def _rounded(self, x: Reg, dtype: DType, plain: bool = False) -> Reg:
-        """An f32 rounded to a small float type."""
+        """Rounds an f32 to a float type of less than 32 bits; `plain`: a machine instruction computed it."""
         if dtype is not BF16 or not avx512.rounds(x):
             return small_float.round_to(x, dtype, plain)
         found = self._from_memory(dtype, avx512.bfloat(x).ssa).ssa
@@ -379,8 +398,8 @@ class Values:
         return self.m.reg(found)
 
     def _function(self, opcode: str, body: Callable[..., Reg], *regs: Reg) -> Reg:
-        """`body(*regs)` for an HLO operation; as a call where it has already been written out often
-        enough.
+        """Writes `body(*regs)` for the HLO op `opcode`. If it has already been written out often enough in
+        `straight` code, writes a call of a shared function instead.
         """
         key = (opcode, regs[0].type)
         if self.straight and self._written.get(key, 0) > self.target.limits.line:
@@ -393,13 +412,13 @@ class Values:
         return found
 
     def unary(self, opcode: str, x: Value) -> Value:
-        """The elementwise operation with this HLO opcode."""
+        """Applies the elementwise op with this HLO opcode to a value."""
         if opcode in _SHAPED:
             return _SHAPED[opcode](self, x)
         return self._computed(opcode, x)
 
     def binary(self, opcode: str, a: Value, b: Value) -> Value:
-        """The elementwise operation of two values of one type."""
+        """Applies the elementwise op with this HLO opcode to two values of one type."""
         if a.dtype is not b.dtype:
             message = f"{opcode}: operands of types {a.dtype} and {b.dtype}; both must have the same type"
             raise UnsupportedError(message)
@@ -412,7 +431,7 @@ class Values:
         return self._computed(opcode, *self.together(a, b))
 
     def _computed(self, opcode: str, *values: Value) -> Value:
-        """Computes an operation by the tables for the element type."""
+        """Applies an op by the function that the table for the element type has for it."""
         dtype, lanes = values[0].dtype, values[0].lanes
         regs = [reg for value in values for reg in self.regs(value)]
         if dtype.is_complex:
@@ -424,7 +443,7 @@ class Values:
                 halves = [reg.cast("fptrunc", "half") for reg in regs]
                 return self._real(dtype, tables.FLOATS[opcode](*halves).cast("fpext", "float"), exact=True)
             if opcode in tables.FLOATS:
-                if dtype is BF16 and opcode in _ORDERING:  # rounding keeps the order
+                if dtype is BF16 and opcode in _ORDERING:  # comparison before rounding
                     wide = [self._unrounded.get(reg.ssa.text, reg) for reg in regs]
                     if wide != regs:
                         return Value(dtype, lanes, (self._rounded(tables.FLOATS[opcode](*wide), dtype).ssa,))
@@ -457,7 +476,9 @@ class Values:
         return Value(total.dtype, total.lanes, tuple(part.ssa for part in parts))
 
     def compare(self, direction: str, a: Value, b: Value, total_order: bool = False) -> Value:
-        """EQ, NE, GE, GT, LE or LT as pred. Total order: -NaN < -inf < ... < -0 < +0 < ... < inf < NaN."""
+        """Compares by `direction`, which is EQ, NE, GE, GT, LE or LT; the result is a pred. The total order
+        is -NaN < -inf < ... < -0 < +0 < ... < inf < NaN.
+        """
         a, b = self.together(a, b)
         dtype = a.dtype
         if dtype.is_complex:
@@ -470,8 +491,7 @@ class Values:
             return Value(PRED, a.lanes, (both.ssa,))
         x, y = a.ssa, b.ssa
         if total_order and dtype.is_float:
-            ranks = (self._rank(self.m.reg(part)).ssa for part in (x, y))
-            x, y = ranks
+            x, y = (self._rank(self.m.reg(self.stored(v).ssa)).ssa for v in (a, b))
             return Value(PRED, a.lanes, (self.f.icmp(_SIGNED_PREDICATE[direction], x, y),))
         return Value(PRED, a.lanes, (self._ordered(direction, x, y, dtype).ssa,))
 
@@ -484,7 +504,7 @@ class Values:
         return self.m.reg(self.f.icmp(predicates[direction], x, y))
 
     def _rank(self, x: Reg) -> Reg:
-        """An integer with the position of a float in the total order."""
+        """Maps floats to signed integers that have the total order of the floats."""
         bits = x.bits()
         width = int(bits.element[1:])
         return bits ^ (bits >> (width - 1)).lshr(1)
@@ -498,7 +518,7 @@ class Values:
         return Value(a.dtype, a.lanes, tuple(self.f.select(pred.ssa, x, y) for x, y in pairs))
 
     def clamp(self, low: Value, x: Value, high: Value) -> Value:
-        """minimum(maximum(low, x), high)."""
+        """Returns minimum(maximum(low, x), high)."""
         return self.binary("minimum", self.binary("maximum", low, x), high)
 
     def _is_finite(self, x: Value) -> Value:
@@ -521,7 +541,7 @@ class Values:
         return Value(x.dtype, x.lanes, (integer.absolute(self.m.reg(x.ssa), x.dtype).ssa,))
 
 
-# Operations whose result has another type than their operand, or that ask for the type themselves.
+# Ops whose result has another type than their operand, or that handle element types themselves.
 _SHAPED: dict[str, Callable[[Values, Value], Value]] = {
     "copy": lambda values, x: x,
     "is-finite": Values._is_finite,

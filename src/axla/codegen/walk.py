@@ -2,8 +2,8 @@
 
 `Elements` walks a computation from a root at an index towards its parameters and emits the instructions on
 the way. Elementwise ops combine the values of their operands; movement ops take their operand at
-`op.source(index)`; the others have a function in the table `ELEMENT`, those of other packages a method
-`element(e, inst, index)` of the op. Emitted values are cached per (instruction, index) while the region that
+`op.source(index)`; all others have a function in the table `ELEMENT` or, if another package defines the op,
+a method `element(e, inst, index)`. Emitted values are cached per (instruction, index) while the region that
 contains them is open, so a value used twice is computed once and, through the function builder, outside of
 every loop it does not depend on.
 
@@ -36,18 +36,20 @@ Indices = tuple[AnyIndex, ...]
 ElementSource = Callable[[Indices], Value | tuple[Value, ...]]
 
 ELEMENT: dict[type[Op], Callable[[Elements, Instruction[Any], Indices], Value | tuple[Value, ...]]] = {}
-"""How each op that is neither elementwise nor pure movement makes an element; `element.py` fills it."""
+"""The function that writes an element of each op that is neither elementwise nor pure movement; `element.py`
+fills the table.
+"""
 
 UNROLL_REDUCTION = 16
-"""Reductions of at most so many elements inside an element generator are written out."""
+"""Reductions of at most so many elements inside an element generator are unrolled."""
 
 
 class Elements:
-    """The values of a computation's instructions in a function being written."""
+    """Writes the values of a computation's instructions, at any index, into a function."""
 
     def __init__(self, values: Values, lanes: int, *, scalar: bool = False, least: int = 1):
         self.values = values
-        self.least = least  # lanes of the scalars that this computation is applied to
+        self.least = least  # lane count of the scalars that this computation is applied to
         self.f = values.f
         self.lanes = lanes
         # In a scalar region every element of every array is a register, and instructions are visited in
@@ -145,8 +147,8 @@ class Elements:
         return found if isinstance(found, tuple) else (found,)
 
     def _of_package(self, inst: Instruction, index: Indices) -> tuple[Value, ...]:
-        """An op of another package, by its own methods; errors in them are reported with the name of the
-        op.
+        """The values of an op that another package defines, by the op's own methods; errors in them are
+        reported with the name of the op.
         """
         generator = getattr(inst.op, "element", None)
         with plugins.blamed(f"{inst!r}: its element"):
@@ -159,7 +161,7 @@ class Elements:
         return values
 
     def _moved(self, inst: Instruction, index: Indices) -> Value:
-        """The element of the operand that a movement op names."""
+        """The element of the operand that a movement op has at `index`."""
         op, what = inst.op, getattr(inst.op, "custom_call_target", "") or inst.opcode
         if hasattr(op, "source"):
             operand = inst.operands[0]
@@ -202,7 +204,7 @@ class Elements:
     # -- computations applied to scalars -----------------------------------------------------------------
 
     def apply(self, computation: Computation, arguments: Sequence[Value]) -> tuple[Value, ...]:
-        """The results of a computation on scalars (each a value of any lane count)."""
+        """Applies a computation to scalars (each is a value of any lane count) and returns its results."""
         least = max((a.lanes for a in arguments), default=1)
         inner = Elements(self.values, self.lanes, scalar=self.scalar, least=max(least, self.least))
         for parameter, argument in zip(computation.parameters, arguments, strict=True):
@@ -210,7 +212,9 @@ class Elements:
         return inner.results(computation, ())
 
     def inline(self, computation: Computation, operands: Sequence[Instruction]) -> Elements:
-        """Element generators for a computation whose parameters are instructions of this one."""
+        """Element generators for a computation whose parameters have the values of `operands`, which are
+        instructions of this computation.
+        """
         inner = Elements(self.values, self.lanes, scalar=self.scalar, least=self.least)
         for parameter, operand in zip(computation.parameters, operands, strict=True):
             inner.bind(parameter, lambda index, operand=operand: self(operand, index))
@@ -244,7 +248,9 @@ class Elements:
     def window_start(
         self, starts: Sequence[Instruction], dims: Sequence[int], sizes: Sequence[int]
     ) -> list[AnyIndex]:
-        """The clamped start of a window of `sizes` in an array of `dims`."""
+        """The start index of a window of `sizes` in an array of `dims`, clamped so that the window lies
+        inside. `starts` are the instructions that compute it.
+        """
         if len(starts) == 1 and len(dims) != 1 or (starts and dims_of(starts[0]) != ()):
             found = [self(starts[0], (d,)) for d in range(len(dims))]  # the old form: one vector of starts
         else:
@@ -263,7 +269,7 @@ class Elements:
         inside: Value | bool = True
         if limit < 1 << (dtype.bits - (1 if dtype.is_signed else 0)):
             a, b = values.together(value, values.constant(dtype, limit))
-            inside = Value(PRED, a.lanes, (self.f.icmp("ule", a.ssa, b.ssa),))  # what is below 0 is large
+            inside = Value(PRED, a.lanes, (self.f.icmp("ule", a.ssa, b.ssa),))  # negative numbers are large
         elif dtype.is_signed:
             inside = values.compare("GE", value, values.constant(dtype, 0))
         if clamped or value.lanes > 1:
@@ -285,8 +291,8 @@ class Elements:
         return Value(PRED, lanes, (f.binary("and", above, below),))
 
     def clamp_index(self, index: AnyIndex, size: int) -> AnyIndex:
-        """`index` clamped to [0, size): the element that out-of-range lanes read instead, whose value is not
-        used.
+        """Clamps an index to [0, size). Lanes that were out of range then read some element, whose value is
+        not used.
         """
         f = self.f
         if isinstance(index, int):
@@ -305,8 +311,9 @@ Making = Callable[[], tuple[Value, ...]]
 def where_inside(
     e: Elements, cases: Sequence[tuple[Value | None, Making]], lanes: int, anywhere: Making
 ) -> tuple[Value, ...]:
-    """Code for `anywhere` that takes a simpler path where a condition holds. Not nested: all cases are
-    written out.
+    """Writes code that runs the first of `cases` whose condition holds, or else the general code, `anywhere`.
+    A case is (condition or None, function that writes a simpler form). A call inside another call writes only
+    `anywhere`, so that the code does not multiply.
     """
     asked = [(condition, make) for condition, make in cases if condition is not None]
     if not asked or e.branched:
@@ -347,14 +354,16 @@ def all_of(values: Values, conditions: Sequence[Value | bool]) -> Value | bool:
 
 
 def choose(values: Values, condition: Value | bool, a: Callable[[], Value], b: Callable[[], Value]) -> Value:
-    """a if condition else b; emits only what may be needed."""
+    """Selects `a` if the condition holds, else `b`. If the condition is known at compile time, only that side
+    is written.
+    """
     if isinstance(condition, bool):
         return a() if condition else b()
     return values.select(condition, a(), b())
 
 
 def widest(index: Indices) -> int:
-    """The largest lane count of an index whose lanes differ."""
+    """The largest lane count among the indices of an element; 1 if all of them are uniform."""
     return max((i.lanes for i in index if isinstance(i, Index) and not i.uniform), default=1)
 
 
@@ -362,8 +371,9 @@ def accumulate(
     e: Elements, inst: Instruction, sizes: Sequence[int], first: tuple[Value, ...],
     step: Callable[[tuple[Value, ...], Sequence[AnyIndex]], tuple[Value, ...]], lanes: int,
 ) -> tuple[Value, ...]:  # fmt: skip
-    """Combines `step` over the index space of a reduction: unrolled if that is small, together with all
-    reductions nested in a step; otherwise as loops.
+    """Writes a reduction over an index space of `sizes`: `step` combines the accumulators, at first `first`,
+    with the element at an index. The code is unrolled if the space is small, counting all reductions nested
+    in a step; else it has loops. `lanes` is the lane count of the accumulators.
     """
     if 0 in sizes:
         return first
@@ -379,7 +389,9 @@ def accumulate(
 
 
 def _reductions(computation: Computation) -> dict[Instruction, int]:
-    """The number of steps of the reductions nested in the operands of each instruction."""
+    """For each instruction, the largest number of elements that nested reductions combine for one element of
+    an operand.
+    """
     steps: dict[Instruction, int] = {}
     below: dict[Instruction, int] = {}
     for inst in post_order(computation):
@@ -401,8 +413,9 @@ def fold(
     f: LlvmFunction, sizes: Sequence[int], cut: int, first: ValueGroup,
     step: Callable[[ValueGroup, Indices], ValueGroup], unroll: int = 1,
 ) -> ValueGroup:  # fmt: skip
-    """Combines `step` over an index space by loops. Dimensions from `cut` on are unrolled; the loop over the
-    last one has `unroll` steps per iteration.
+    """Writes loops over an index space of `sizes` that apply `step` to the accumulators, at first `first`,
+    and each index. Returns the accumulators. Dimensions from `cut` on are unrolled; the loop over the last
+    dimension has `unroll` steps per iteration.
     """
 
     def nest(depth: int, at: Indices, values: ValueGroup) -> ValueGroup:
@@ -428,7 +441,9 @@ def either(
     e: Elements, condition: Value, a: Callable[[], tuple[Value, ...]], b: Callable[[], tuple[Value, ...]],
     likely: bool | None = None,
 ) -> tuple[Value, ...]:  # fmt: skip
-    """Values of one of two sides, of which only the selected one runs."""
+    """Writes a branch on `condition` and returns the values of the side that runs: `a` if the condition
+    holds, else `b`.
+    """
     branch = e.f.branch(condition.ssa, likely)
     with branch.then():
         x = a()
@@ -438,14 +453,14 @@ def either(
         wide = [max(n, v.lanes) for n, v in zip(lanes, y, strict=True)]
         y = tuple(e.values.splat(v, n) for v, n in zip(y, wide, strict=True))
     if wide != lanes:
-        message = "conditional: its sides have different lane counts here; the interpreter runs it"
+        message = "conditional: its branches have different lane counts here; the interpreter runs it"
         raise UnsupportedError(message)
     return merged(branch, x, y)
 
 
 def _horner_step(inst: Instruction) -> tuple[Instruction, Instruction, Instruction] | None:
-    """(p, x, c) of p * x + c, where p is such a step too and c is a constant: polynomials of floats by
-    Horner's rule are rounded once per step, where the machine can.
+    """(p, x, c) of an instruction p * x + c, where p is such a step too and c is a constant; None for others.
+    Polynomials of floats by Horner's rule are rounded once per step, where the machine can.
     """
     product = _shifted_product(inst)
     if product is None or not inst.shape.dtype.is_float or inst.shape.dtype.bits < 32:
@@ -458,7 +473,7 @@ def _horner_step(inst: Instruction) -> tuple[Instruction, Instruction, Instructi
 
 
 def _shifted_product(inst: Instruction) -> Instruction | None:
-    """The product to which an addition adds a constant."""
+    """The product to which an addition adds a constant; None if the instruction is not such an addition."""
     if not isinstance(inst.op, Add):
         return None
     for product, number in (inst.operands, inst.operands[::-1]):

@@ -24,7 +24,7 @@ def reduce_window(e: Elements, inst: Instruction[ReduceWindow], index: Indices) 
     window, shape = op.window, inputs[0].shape
     places = window_places(inst)
     lanes = e.lanes_at(index)
-    # Along dimensions of one element only, there is nothing to step over.
+    # Dimensions along which the window has one element need no loop.
     moving = [d for d in range(window.rank) if window.size[d] > 1]
 
     def step(inside: bool, totals: tuple[Value, ...], at: Sequence[AnyIndex]) -> tuple[Value, ...]:
@@ -88,8 +88,9 @@ def window_places(inst: Instruction) -> tuple[int, ...]:
 def _element(
     e: Elements, op: ReduceWindow, d: int, size: int, places: int | None, place: AnyIndex, position: AnyIndex
 ) -> tuple[Value | bool, AnyIndex]:
-    """(whether there is an element, its index) along dimension `d` for a step of the window at a position;
-    where `places` is None, there always is.
+    """(whether the operand has an element there, its index) along dimension `d`, for element `position` of
+    the window at window position `place`. `places` is the number of window positions; if it is None, the
+    operand always has an element there.
     """
     window = op.window
     step, low, base = window.window_dilation[d], window.low[d], window.base_dilation[d]

@@ -89,9 +89,6 @@ class Contraction(Op):
 
     def contract(self, lhs: np.ndarray, rhs: np.ndarray, dtype: DType) -> np.ndarray:
         """The dot of two arrays."""
-        wide = accumulator(dtype)
-        if not dtype.is_inexact:
-            lhs, rhs = convert(lhs, dtype), convert(rhs, dtype)
         left_batch, left_sum = self.lhs_batch_dims, self.lhs_contracting_dims
         right_batch, right_sum = self.rhs_batch_dims, self.rhs_contracting_dims
         left_free, right_free = self.lhs_free(lhs.ndim), self.rhs_free(rhs.ndim)
@@ -102,7 +99,7 @@ class Contraction(Op):
         b = rhs.transpose([*right_batch, *right_sum, *right_free]).reshape(count, depth, prod(columns))
         is_small = dtype.is_complex and max(a.shape[1:] + b.shape[1:]) <= 16
         multiply = _small_complex if is_small else np.matmul
-        product = multiply(widened(a).astype(wide), widened(b).astype(wide))
+        product = multiply(factor(a, dtype), factor(b, dtype))
         if dtype.is_pred:
             product = product != 0
         return product.astype(dtype.numpy).reshape([*batch, *rows, *columns])
@@ -191,6 +188,11 @@ def accumulator(dtype: DType) -> np.dtype:
     if dtype.is_pred or dtype.is_integer and dtype.bits < 8:
         return np.dtype(np.int32)
     return dtype.numpy
+
+
+def factor(x: np.ndarray, dtype: DType) -> np.ndarray:
+    """What products for a result of a type are of, in the type in which they are summed."""
+    return widened(x if dtype.is_inexact else convert(x, dtype)).astype(accumulator(dtype))
 
 
 def _small_complex(a: np.ndarray, b: np.ndarray) -> np.ndarray:

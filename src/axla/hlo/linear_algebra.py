@@ -288,9 +288,9 @@ class BatchNormGrad(_BatchNorm):
         count = x.dtype.type(max(1, x.size // max(1, x.shape[self.feature_index])))
         deviation = 1 / np.sqrt(variance + x.dtype.type(self.epsilon))
         centred = x - mean
-        of_scale = (grad * centred * deviation).sum(others)
-        of_offset = grad.sum(others)
-        correlated = self._along((grad * centred).sum(others), rank) / (variance + x.dtype.type(self.epsilon))
+        of_offset, products = grad.sum(others), (grad * centred).sum(others)
+        of_scale = products * deviation.reshape(products.shape)
+        correlated = self._along(products, rank) / (variance + x.dtype.type(self.epsilon))
         inner = count * grad - self._along(of_offset, rank) - centred * correlated
         of_operand = scale * deviation / count * inner
         kind = rest[0].dtype

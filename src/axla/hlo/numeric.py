@@ -181,7 +181,7 @@ def widened(x: AnyArray) -> AnyArray:
 
 def total_order_key(x: AnyArray) -> AnyArray:
     """Signed integers in the total order of floats: -NaN < -inf < -0 < +0 < inf < NaN."""
-    if x.dtype.itemsize == 1:  # the sign is not always at the top of the byte, nor is there always one
-        x = x.astype(np.float32)
+    if x.dtype.name.endswith(("fnu", "fnuz")) or x.dtype.name[:7] in ("float4_", "float6_"):
+        x = x.astype(np.float32)  # the sign is not at the top of the byte, or NaN has none
     bits = np.ascontiguousarray(x).reshape(-1).view(f"i{x.dtype.itemsize}").reshape(x.shape)
     return np.where(bits < 0, bits ^ np.iinfo(bits.dtype).max, bits)

@@ -13,9 +13,8 @@ from axla.core.errors import UnsupportedError
 from axla.core.regex import regex
 from axla.core.shape import AnyShape, Shape, TupleShape
 from axla.hlo.casting import keeps_values
-from axla.hlo.contraction import accumulator
+from axla.hlo.contraction import factor
 from axla.hlo.family import arrays, same_dtype, show
-from axla.hlo.numeric import widened
 from axla.hlo.reduction import data_and_inits
 from axla.hlo.signature import accepts, accepts_scalars, returns, sample_comparison, sample_reducer
 from axla.hlo.slicing import Pad
@@ -298,17 +297,10 @@ class Convolution(Op):
     def evaluate(self, lhs: np.ndarray, rhs: np.ndarray) -> np.ndarray:
         """Sums the products in the accumulator's type, one place of the kernel after the other."""
         self.check_dense()
-        labels, window, wide = self.dim_labels, self.window, accumulator(self.shape.dtype)
-        x = (
-            widened(lhs)
-            .astype(wide)
-            .transpose(labels.input_batch, *labels.input_spatial, labels.input_feature)
-        )
-        k = (
-            widened(rhs)
-            .astype(wide)
-            .transpose(*labels.kernel_spatial, labels.kernel_input, labels.kernel_output)
-        )
+        labels, window = self.dim_labels, self.window
+        x, k = factor(lhs, self.shape.dtype), factor(rhs, self.shape.dtype)
+        x = x.transpose(labels.input_batch, *labels.input_spatial, labels.input_feature)
+        k = k.transpose(*labels.kernel_spatial, labels.kernel_input, labels.kernel_output)
         k = np.flip(k, tuple(d for d in range(window.rank) if window.reversal[d]))
         groups = self.feature_group_count
         if self.batch_group_count > 1:
@@ -319,7 +311,7 @@ class Convolution(Op):
         batch, inputs, outputs = x.shape[0], k.shape[-2], k.shape[-1]
         x = np.stack(np.split(x, groups, axis=-1))
         k = np.moveaxis(k.reshape(*k.shape[:-1], groups, outputs // groups), -2, 0)
-        total = np.zeros((groups, batch, *dims, outputs // groups), wide)
+        total = np.zeros((groups, batch, *dims, outputs // groups), x.dtype)
         reached = [_reached(window, d, x.shape[d + 2], n) for d, n in enumerate(dims)]
         for at in np.ndindex(*window.size):
             seen = x[(slice(None), slice(None), *[reached[d][tap][1] for d, tap in enumerate(at)])]

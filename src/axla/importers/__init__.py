@@ -1,8 +1,8 @@
-"""The parts that importers of other formats share: a record per operation, and the op of HLO that it stands
-for.
+"""Code that the importers of other formats share: records that declare operations, and the HLO ops that the
+operations correspond to.
 
 The importers are `stablehlo/` (MLIR text and bytecode), `tensorflow/` (graphs), `proto/` (XLA's protos) and
-`text/` (HLO text). `records.py` reads tables of records; `counterparts.py` finds the ops of HLO that they
-name, field by field. The tables, and what kinds, rules and short forms mean, belong to each format:
-StableHLO's are in `stablehlo/operations.py`.
+`text/` (HLO text). `records.py` reads tables of records; `counterparts.py` finds the HLO ops that records
+name, with their fields. Each format has its own tables, and defines its kinds, rules and short forms: those
+of StableHLO are in `stablehlo/operations.py`.
 """

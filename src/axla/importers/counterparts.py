@@ -1,4 +1,6 @@
-"""Operations that are an op of HLO, field by field, as their records say: one line for both directions."""
+"""Operations that correspond to an HLO op field by field. Their records declare this for import and
+export.
+"""
 
 from __future__ import annotations
 
@@ -15,11 +17,13 @@ from axla.ir.op import Op
 
 @dataclass(frozen=True, slots=True)
 class OpField:
-    """A field of an op, or of a value that is one (`padding.low`): what it is by its type, its default or
-    that of the whole value (MISSING without one), and the attribute that it is, or the number of the region.
+    """A field of an op, or of a structure in a field of the op (`padding.low`), and its source in the
+    operation.
 
-    `column` is its place in an attribute that is several fields. `name` is "" where a structure has the
-    fields of the op itself.
+    `name` is the field of the op, `inner` that of the structure ("" without one). `type` is the field's type,
+    `default` its default or that of the whole structure (MISSING without one). The source is `attribute`, or
+    the region with the number `region`. If the attribute holds several fields, `column` is the number of this
+    one. If `name` is "", the attribute is a structure whose fields are those of the op itself.
     """
 
     name: str
@@ -33,8 +37,8 @@ class OpField:
 
 @dataclass(frozen=True, slots=True)
 class Counterpart:
-    """`parts` are the types of the fields whose own fields are attributes: `padding`. `combines` says whether
-    operands have the element types that the last region computes with.
+    """The HLO op that an operation corresponds to, with its fields. `parts` has the types of the fields that
+    are structures, such as `padding`. If `combines`, the op's last region combines elements of the operands.
     """
 
     record: Record
@@ -45,7 +49,7 @@ class Counterpart:
 
 
 def counterpart(record: Record) -> Counterpart:
-    """The op of HLO that the words of a record name."""
+    """The HLO op, with its fields, that a record names."""
     words = list(record.counterpart or ())
     named = bool(words) and words[0][0].isupper()
     name = words.pop(0) if named else "".join(word.capitalize() for word in record.short.split("_"))
@@ -72,5 +76,5 @@ def counterpart(record: Record) -> Counterpart:
 
 
 def counterparts(records: Mapping[str, Record]) -> dict[str, Counterpart]:
-    """The ops of HLO that records name, by the names of the operations."""
+    """The HLO ops that records name, by the names of the operations."""
     return {name: counterpart(record) for name, record in records.items() if record.counterpart is not None}

@@ -1,22 +1,26 @@
-"""A record per foreign operation: what every reader, checker and importer of its dialect has to know of it.
+"""Records declare the operations of a foreign dialect for its readers, verifiers and importers. A line of a
+table declares one or more operations:
 
     names: inputs -> results ; rules ; text FORM ; hlo OP field=attribute...
         ; static OP operand... ; none REASON
 
-An input is an operand `name:kind` (`...` takes any number), an attribute `name=kind` or a region `name{}`
-(`{...}` any number, `{*}` any number of any content). After the kind of an attribute: `?` where it may be
-missing, then what it is where it is missing; `/c1` names its constraint; `@2` is the version that brought it.
-Its place is its label otherwise: the second input of `add` is `i2`. A name with `@2` is in its second version
-without another attribute. Without `->` an operation is carried along: nothing is known of its operands.
+An input is an operand `name:kind` (`name...:kind` is any number of operands), an attribute `name=kind` or a
+region `name{}` (`{...}` is any number of regions, `{*}` any number of regions with any content). `?` after
+the kind of an attribute makes it optional, and its default follows. `/c1` is the label of the input's
+constraint; without it, the label is the position: the second input of `add` is `i2`. `@2` is the version of
+the operation that added the attribute. `@2` after the name of an operation is its version, if no attribute
+has a higher one. Without `->`, operands and results are not declared, and the operation is only carried
+along.
 
-`rule/c1` is a rule under that label. `text` is the short form, `hlo` the op of HLO that the
-operation is (of the same name unless another one is given), with the fields that attributes and regions are;
-`*attribute` is a structure whose fields are those of the op; of an attribute that is several fields each is a
-column; `region+` combines elements of the operands, in element types that may be wider than theirs. `static`
-is the operation that this one is where operands are known: they become attributes of their name, `=operand`
-the sizes of the result. `none` says why nothing is imported. What kinds, rules and forms mean is for the
-dialect to say; nothing here knows one.
-Lines that are indented continue the one before.
+`rule/c1` is a rule with its label. `text` is the short form. `hlo` is the corresponding HLO op (by default of
+the same name), with the attribute or region that each field comes from. `*attribute` is a structure whose
+fields are those of the op; an attribute that holds several fields has a column for each; `region+` combines
+elements of the operands, in element types that may be wider than theirs. `static` is the operation that
+replaces this one if operands are known: these become attributes of the same names, and `=operand` the sizes
+of the result. `none` says why the operation is not imported.
+
+Each dialect defines its kinds, rules and forms; this module depends on none of them. An indented line
+continues the previous one.
 """
 
 from __future__ import annotations
@@ -30,7 +34,7 @@ from axla.core.regex import regex
 
 @dataclass(frozen=True, slots=True)
 class ValueRecord:
-    """An operand or result; a variadic one stands for any number."""
+    """The declaration of an operand or a result; a variadic one stands for any number of values."""
 
     name: str
     kind: str
@@ -40,7 +44,9 @@ class ValueRecord:
 
 @dataclass(frozen=True, slots=True)
 class AttributeRecord:
-    """`default` is what a missing one stands for, "" where that is said nowhere."""
+    """The declaration of an attribute. `default` is the value of a missing one, "" if none is declared;
+    `since` is the version of the operation that added it.
+    """
 
     name: str
     kind: str
@@ -52,9 +58,10 @@ class AttributeRecord:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """`regions` are their names, None for any number (at least one where `filled`); `known` says whether
-    operands and results are declared. `counterpart` are the words after `hlo`, None without; `why_not` is the
-    reason after `none`.
+    """The declaration of an operation. `regions` are the names of its regions, None for any number. If
+    `filled`, each region is one block that ends with a return. If not `known`, operands and results are not
+    declared. `counterpart` has the words after `hlo`, None without `hlo`; `why_not` is the reason after
+    `none`.
     """
 
     name: str
@@ -73,7 +80,7 @@ class Record:
 
     @property
     def short(self) -> str:
-        """The name without the dialect."""
+        """The name of the operation without its dialect."""
         return self.name.partition(".")[2]
 
 
@@ -86,7 +93,9 @@ _INPUT = regex(
 
 
 def read_records(dialect: str, table: str, width: Callable[[str], int]) -> dict[str, Record]:
-    """The records of a table by full name. `width` says as how many inputs an attribute of a kind counts."""
+    """Parses a table; the records have their full names as keys. `width(kind)` is the number of inputs that
+    an attribute of a kind counts as.
+    """
     found: dict[str, Record] = {}
     for line in re.sub(r"\n +", " ", table).split("\n"):
         signature, *sections = line.split(" ; ")

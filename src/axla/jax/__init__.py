@@ -1,4 +1,4 @@
-"""JAX functions in: `axla.jax.jit` runs them, `axla.jax.to_module` gives their Module.
+"""Compiles JAX functions: `axla.jax.jit` runs them, `axla.jax.to_module` returns their Module.
 
     import axla.jax
     predict = axla.jax.jit(predict)                      # in the place of jax.jit
@@ -6,8 +6,8 @@
     step = axla.jax.compile(train_step, params, batch)   # called like train_step
     axla.jax.install()                                   # axla as the CPU backend of JAX
 
-This package alone imports JAX (`pip install "axla[jax]"`). JAX imports it in every process, for its plugin:
-so a name is imported, and the version of JAX checked, when it is first used.
+Only this package imports JAX (`pip install "axla[jax]"`). JAX imports this package in every process, because
+of its plugin: a name is therefore imported, and the version of JAX checked, when the name is first used.
 """
 
 import typing as _typing

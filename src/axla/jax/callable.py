@@ -1,4 +1,6 @@
-"""A JAX function compiled by axla, called as the function is."""
+"""`axla.jax.compile`: compiles a JAX function for fixed types of arguments; the result is called like the
+function.
+"""
 
 from __future__ import annotations
 
@@ -24,18 +26,21 @@ from axla.stablehlo.modules import DynamicModule
 
 
 class Function:
-    """Takes the arguments that the function takes, by position or by name; static ones as they were when it
-    was compiled, or not at all. Gives its result with `axla.Array`s for leaves. `module` is the program,
-    `executable` what runs.
+    """A compiled JAX function, called like the original, by position or by name. A static argument must have
+    the value that it had at compilation, or be left out. The result has `axla.Array`s for leaves. `module` is
+    the program as HLO, `executable` the native code.
 
-    InvalidArgument names an argument that is missing, static, unknown, or of another structure or shape.
+    A call raises InvalidArgument with the name of an argument that is missing, static with another value,
+    unknown, or of another structure or shape.
     """
 
     def __init__(
         self, program: LoweredFunction, backend: str = "cpu", call: _Call | None = None,
         weights: Mapping[int, Any] | None = None,
     ) -> None:  # fmt: skip
-        """`weights`: leaves of the arguments, by number, that stay what they are."""
+        """Compiles a lowered function. `weights` has argument leaves, by number, that are constants of the
+        program.
+        """
         module = module_of(program)
         if isinstance(module, DynamicModule):
             raise InvalidArgument(
@@ -61,7 +66,7 @@ class Function:
         self._call = call
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Runs the program with arguments in the pytrees of the function; gives its result pytree."""
+        """Runs the program. Arguments and result are pytrees, as in the original function."""
         leaves, tree = jax.tree_util.tree_flatten((args, kwargs))
         program = self._program
         if tree != program.in_tree and self._call is not None:
@@ -72,7 +77,7 @@ class Function:
             if leaves[k] is not weight:
                 place = program.names.arguments[k]
                 raise InvalidArgument(
-                    f"{self!r}: {place} is a static weight: found an array that is not the first one"
+                    f"{self!r}: {place} is a static weight: found another array than at compilation"
                 )
         given = [
             array_of(leaves[k], p.shape, program.x64)
@@ -85,25 +90,32 @@ class Function:
 
 
 def _called_back(x64: bool, function: Callable[..., Any], *arrays: Any) -> Any:
-    """A callback, on whatever thread, with the types that JAX had when the program was traced."""
+    """Calls a function on any thread, with 64-bit types on or off as they were when the program was
+    traced.
+    """
     with jax.enable_x64(x64):
         return function(*arrays)
 
 
 class _Call:
-    """How a function was called when it was compiled."""
+    """The call for which a function was compiled: its signature, its static arguments and the pytrees of the
+    others.
+    """
 
     def __init__(self, signature: inspect.Signature, args: Any, kwargs: dict[str, Any], names: Names) -> None:
         given = signature.bind(*args, **kwargs).arguments
         self.used = set(map(_argument, names.arguments))
         self.signature = signature
         self.positional, self.named = list(signature.parameters)[: len(args)], list(kwargs)
-        self.weights: dict[str, Any] = {}  # arguments that stay what they were
+        self.weights: dict[str, Any] = {}  # arguments that are constants of the program, by name
         self.static = {n: v for n, v in given.items() if n not in self.used and jax.tree_util.tree_leaves(v)}
         self.trees = {n: jax.tree_util.tree_structure(v) for n, v in given.items() if n not in self.static}
 
     def arranged(self, function: str, args: Any, kwargs: dict[str, Any]) -> tuple[tuple, dict[str, Any]]:
-        """Arguments of another call, by position and by name as they were in this one."""
+        """Returns the arguments of a later call, by position and by name as in this one and without static
+        arguments. Raises InvalidArgument if they differ in structure or in static values; `function` names
+        the function there.
+        """
         try:
             given = self.signature.bind_partial(*args, **kwargs).arguments
         except TypeError as error:
@@ -128,7 +140,7 @@ class _Call:
 
 
 def _call_of(fn: Any, args: Any, kwargs: dict[str, Any], names: Names) -> _Call | None:
-    """None for what does not say its arguments one by one."""
+    """The call of a function; None if the signature of the function does not name every argument."""
     try:
         signature = inspect.signature(fn)
     except (TypeError, ValueError):
@@ -140,8 +152,8 @@ def _call_of(fn: Any, args: Any, kwargs: dict[str, Any], names: Names) -> _Call 
 
 
 def array_of(leaf: Any, shape: Any, x64: bool) -> Any:
-    """A leaf as an array. A Python number has the type that the program has for it; 64-bit arrays are
-    narrowed where JAX did that when the function was compiled.
+    """Converts an argument leaf to an array for a parameter of this shape. A Python number gets the element
+    type of the parameter. Without `x64`, 64-bit arrays are narrowed as JAX narrowed them at compilation.
     """
     wanted = shape.dtype.numpy
     if isinstance(leaf, Tracer):
@@ -163,7 +175,7 @@ def array_of(leaf: Any, shape: Any, x64: bool) -> Any:
 
 
 def _weights_of(call: _Call | None, names: Names, chosen: Any, args: Any, kwargs: Any) -> dict[int, Any]:
-    """The leaves of the arguments that `static_weights` names."""
+    """The argument leaves that `chosen`, the option `static_weights`, selects, by number."""
     listed: list[Any] = [chosen]
     if isinstance(chosen, Iterable) and not isinstance(chosen, str):
         listed = list(chosen)
@@ -187,7 +199,7 @@ def _weights_of(call: _Call | None, names: Names, chosen: Any, args: Any, kwargs
 
 
 def _argument(path: str) -> str:
-    """The argument that a leaf belongs to."""
+    """The name of the argument that contains the leaf with this path."""
     return path.partition("[")[0].partition(".")[0]
 
 
@@ -198,9 +210,9 @@ def compile(  # noqa: A001
 ) -> Function:  # fmt: skip
     """Compiles a JAX function for arguments like these (as `to_module` takes them).
 
-    `static_weights`: arguments, by number or name, whose arrays stay what they are. They are constants of the
-    program, laid out once as it reads them. A call has the same arrays in their place, or leaves them out;
-    what is written into them after compilation has no effect.
+    `static_weights`: arguments, by number or name, whose arrays never change. They are constants of the
+    program, laid out once in the order in which it reads them. A call passes the same arrays or leaves them
+    out; writing into them after compilation has no effect.
     """
     program = lowered(fn, args, kwargs, (static_argnums, static_argnames, donate_argnums), x64)
     call, weights = _call_of(fn, args, kwargs, program.names), None

@@ -1,4 +1,4 @@
-"""From a function, or what JAX exported, to a Module."""
+"""Makes a Module from a JAX function, or from an export of `jax.export`."""
 
 from __future__ import annotations
 
@@ -35,32 +35,37 @@ from axla.stablehlo.names import NAMES, Names, names_in
 
 @dataclass(frozen=True, slots=True)
 class LoweredFunction:
-    """A function lowered: StableHLO's bytecode and the trees of its arguments and results. `kept` are the
-    numbers of the argument leaves that the bytecode still has; `leading` are the values of arguments before
-    those: of several platforms that an export is for, the number of ours. Without `x64`, arguments of 64-bit
-    types are narrowed. `functions` are those that it calls back, `results` what JAX knows of its results.
-    `constants` are large arrays that it captures: its first arguments, before those of the function.
+    """A lowered function: its StableHLO bytecode, and the pytrees of its arguments and results.
+
+    `kept` has the numbers of the argument leaves for which the bytecode has parameters. `leading` are the
+    values of parameters before those: an export for several platforms takes the number of the platform.
+    Without `x64`, arguments of 64-bit types are narrowed. `functions` are the host callbacks, `results` the
+    types of the results in JAX. `constants` are large arrays that the function captures: they are the first
+    parameters.
     """
 
     artifact: bytes
     names: Names
-    in_tree: Any  # of (args, kwargs), static arguments left out
+    in_tree: Any  # the pytree of (args, kwargs) without static arguments
     out_tree: Any
     kept: tuple[int, ...]
     leading: tuple[int, ...] = ()
     x64: bool = False
     functions: tuple[Callable[..., Any], ...] = ()
-    results: tuple[Any, ...] = ()  # their types, of a function that was traced
+    results: tuple[Any, ...] = ()  # their types in JAX, if the function was traced
     constants: tuple[Any, ...] = ()
 
 
 _JIT = ("static_argnums", "static_argnames", "donate_argnums")
-LARGE = 1 << 14  # bytes of a captured array from which on it is not written into the bytecode
-_WRAPPED = "_wrapped_jax_export_main"  # of an export for open sizes or several platforms: what @main calls
+LARGE = 1 << 14  # captured arrays of at least this many bytes are parameters, not constants of the bytecode
+# the function that @main calls in an export for symbolic sizes or several platforms
+_WRAPPED = "_wrapped_jax_export_main"
 
 
 class OpenModule(DynamicModule):
-    """A program with symbolic sizes, for `axla.compile(module, arg_types=...)`: what that makes has names."""
+    """A module with symbolic sizes, for `axla.compile(module, arg_types=...)`. The specialised modules have
+    the names of arguments and results, too.
+    """
 
     __slots__ = ("program",)
 
@@ -72,7 +77,7 @@ class OpenModule(DynamicModule):
     def specialize(
         self, arg_types: Sequence[Any] | None = None, dim_args: Sequence[int] | None = None
     ) -> Module:
-        """The module for arguments of these types, or with these sizes."""
+        """Returns the module for arguments of these types, or with these sizes."""
         return _named(super().specialize(arg_types, (*self.program.leading, *(dim_args or ()))), self.program)
 
 
@@ -83,28 +88,28 @@ def to_module(
 ) -> Module:  # fmt: skip
     """The module of a JAX function for arguments like these: arrays, numbers, or `jax.ShapeDtypeStruct`.
 
-    `fn` may be jitted, and then has its own static and donated arguments. What `jax.export` gives, an
-    `Exported` or its serialized bytes, needs no arguments. Leaves that the function does not use stay
-    parameters. Parameters are called after their place in the arguments, `names_of(module)` has those places.
-    Sizes that are symbolic (`jax.export.symbolic_shape`) give a module that `axla.compile` takes with
-    `arg_types`. `x64` turns 64-bit types on or off; else they are as JAX is configured.
+    A jitted `fn` keeps its own static and donated arguments. An export of `jax.export` (an `Exported` or its
+    serialized bytes) needs no arguments. Argument leaves that the function does not use remain parameters. A
+    parameter is named after the path of its leaf; `names_of(module)` returns these paths. A module with
+    symbolic sizes (`jax.export.symbolic_shape`) is compiled by `axla.compile` with `arg_types`. `x64` turns
+    64-bit types on or off; by default the configuration of JAX decides.
     """
     options = static_argnums, static_argnames, donate_argnums
     return module_of(lowered(fn, args, kwargs, options, x64))
 
 
 def names_of(module: Module) -> Names:
-    """The names that a module of `to_module`, or of JAX's StableHLO, keeps; InvalidArgument for one that has
-    none.
+    """The names of arguments and results in a module of `to_module`, or of JAX's StableHLO. Raises
+    InvalidArgument if the module has none.
     """
     found = names_in(module)
     if found is None:
-        raise InvalidArgument(f"module {module.name} was not made of a JAX function: it has no {NAMES}")
+        raise InvalidArgument(f"module {module.name} was not made from a JAX function: it has no {NAMES}")
     return found
 
 
 def module_of(program: LoweredFunction) -> Module:
-    """The module of bytecode, with the names."""
+    """The module of a lowered function, with the names of arguments and results."""
     source = api.stablehlo(program.artifact)
     if source is None:
         raise ParseError("to_module: the program of the export is not StableHLO bytecode")
@@ -121,8 +126,8 @@ def module_of(program: LoweredFunction) -> Module:
 
 
 def _said(source: mlir.Source, entry: str, program: LoweredFunction) -> Names:
-    """The names, with `params['w']` in place of `args[0]['w']` where the program says what the function calls
-    its arguments.
+    """The names of arguments and results. `args[0]['w']` becomes `params['w']` if the locations in the
+    program have the name of the function's parameter.
     """
     functions = functions_of(source)
     function = functions.get(_WRAPPED, functions[entry])
@@ -156,7 +161,7 @@ def _named(module: Module, program: LoweredFunction) -> Module:
 
 
 def arrays_of(module: Module) -> list[Instruction]:
-    """The parameters except tokens, which stand for ordered effects and are not arguments."""
+    """The parameters of a module except tokens, which order effects and are not arguments."""
     return [p for p in module.entry.parameters if p.shape is not TOKEN]
 
 
@@ -165,7 +170,7 @@ def _names_text(program: LoweredFunction) -> str:
 
 
 def identifier(path: str) -> str:
-    """`params['dense1']['kernel']` as a name: params_dense1_kernel."""
+    """Converts the path of a leaf to a name: `params['dense1']['kernel']` becomes `params_dense1_kernel`."""
     name = re.sub(r"[^A-Za-z0-9]+", "_", path).strip("_")
     return name if name and not name[0].isdigit() else f"arg_{name}".rstrip("_")
 
@@ -173,15 +178,15 @@ def identifier(path: str) -> str:
 def lowered(
     fn: Any, args: Sequence[Any], kwargs: dict[str, Any], given: Sequence[Any] = (), x64: bool | None = None
 ) -> LoweredFunction:
-    """A function, an export, or the bytes of one, as a program. `given` are the options of `_JIT`, None for
-    what is not given.
+    """Lowers a function, or reads an export or its bytes. `given` has the values of the options in `_JIT`,
+    None for options that are not set.
     """
     options = {name: value for name, value in zip(_JIT, given, strict=False) if value is not None}
     if isinstance(fn, bytes | bytearray):
         fn = _deserialized(bytes(fn))
     if isinstance(fn, jax.export.Exported):
         if args or kwargs or options:
-            raise InvalidArgument("to_module: an export has its arguments, found others")
+            raise InvalidArgument("to_module: an export has its own arguments and options, found more")
         return _exported(fn)
     if not callable(fn):
         raise InvalidArgument(
@@ -192,7 +197,7 @@ def lowered(
 
 
 def jitted(fn: Callable[..., Any], options: dict[str, Any]) -> Any:
-    """`jax.jit` of a function; the function itself when it is that already, and no option is given."""
+    """Applies `jax.jit` to a function; a jitted function without options is returned as it is."""
     if options or not isinstance(fn, private.PjitFunction):
         return jax.jit(fn, keep_unused=True, **options)
     return fn
@@ -206,7 +211,7 @@ def _deserialized(data: bytes) -> Any:
             f"{missing('to_module: a serialized export', 'flatbuffers', 'jax')}; "
             "exported.mlir_module_serialized is bytecode, which axla.parse takes without it"
         ) from error
-    except Exception as error:  # of whatever kind: flatbuffers reads anything for offsets
+    except Exception as error:  # flatbuffers reads offsets from any bytes, so any exception may follow
         raise ParseError(f"to_module: the bytes are not an export that this JAX reads, {error}") from None
 
 
@@ -229,18 +234,18 @@ def _exported(exported: Any) -> LoweredFunction:
 
 
 def _x64() -> bool:
-    """Whether JAX has 64-bit types now."""
+    """Whether JAX uses 64-bit types now."""
     return bool(getattr(jax.config, "jax_enable_x64"))  # noqa: B009 - set when JAX is imported
 
 
 def _paths(tree: Any) -> list[str]:
-    """Where the leaves of a tree stand."""
+    """The paths of the leaves of a pytree, such as `[0]['w']`."""
     whole = jax.tree_util.tree_unflatten(tree, range(tree.num_leaves))
     return [jax.tree_util.keystr(path) for path, _ in jax.tree_util.tree_flatten_with_path(whole)[0]]
 
 
 def traced(jitted: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> LoweredFunction:
-    """The program of a function that `jax.jit` made, for arguments like these."""
+    """Traces and lowers a function that `jax.jit` returned, for arguments like these."""
     traced: Any = jitted.trace(*args, **kwargs)
     leaves = jax.tree_util.tree_leaves(traced.args_info)
     debug = traced.jaxpr.jaxpr.debug_info
@@ -267,14 +272,14 @@ def traced(jitted: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> LoweredF
 
 
 def _is_large(value: Any) -> bool:
-    """Whether an array is known by reference: as text or bytecode it would be copied many times."""
+    """Whether a captured array becomes a parameter: as text or bytecode it would be copied many times."""
     plain = not jax.numpy.issubdtype(getattr(value, "dtype", bool), jax.dtypes.extended)
     return plain and getattr(value, "nbytes", 0) >= LARGE
 
 
 def _with_all(traced: Any, leaves: Sequence[Any]) -> Any:
-    """A jitted function lowered once more, so that what it does not use stays, and large arrays that it
-    captures are its first arguments.
+    """Lowers a traced function again, so that it keeps unused arguments and takes the large arrays that it
+    captures as its first arguments.
     """
     closed = traced.jaxpr
     variables = list(zip(closed.jaxpr.constvars, closed.consts, strict=True))
@@ -291,7 +296,7 @@ def _with_all(traced: Any, leaves: Sequence[Any]) -> Any:
     def flat(*values: Any) -> Any:
         return whole(*values)
 
-    flat.__name__ = getattr(traced, "fun_name", "main")  # the module is called after it
+    flat.__name__ = getattr(traced, "fun_name", "main")  # the name of the module
     jitted = jax.jit(flat, keep_unused=True, donate_argnums=donated)
     given = (*(value for _, value in large), *leaves)
     shapes = [jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for leaf in given]
@@ -307,8 +312,8 @@ def _arguments(module: Any) -> int:
 
 
 def _bytecode(module: Any) -> bytes:
-    """Portable bytecode: constants are their bytes, and no text is written. It is made of a copy, since JAX
-    keeps the module, and making it changes what it is made of.
+    """Serializes an MLIR module to portable bytecode, which has constants as bytes. It serializes a copy,
+    since serialization changes a module and JAX keeps the original.
     """
     plain = io.BytesIO()
     module.operation.write_bytecode(plain)

@@ -1,4 +1,6 @@
-"""Handlers of XLA's FFI that JAX brings: those that users register with `jax.ffi`, and jaxlib's own."""
+"""Registers XLA's FFI handlers from JAX with axla: those that users register with `jax.ffi`, and jaxlib's
+own.
+"""
 
 from __future__ import annotations
 
@@ -17,15 +19,17 @@ from axla.jax import private
 from axla.runtime.ffi import register_ffi_type
 
 _APIS = {0: UNTYPED, 1: FFI}
-# Of XLA itself: they read what only XLA has.
+# Handlers of XLA itself: they need structures that only XLA's runtime has.
 _INTERNAL = {"xla_ffi_python_cpu_callback", "xla_ffi_partitioned_python_cpu_callback"}
 
 
 def register_handler(name: str, handler: Any, api_version: int = 0, traits: Any = 0) -> None:
-    """Makes a handler that `jax.ffi.register_ffi_target` registers for CPUs a target of axla's programs.
+    """Registers a handler that `jax.ffi.register_ffi_target` registers for CPUs as a custom-call target of
+    axla.
 
     `handler` is a PyCapsule, or a dictionary of them by stage; `api_version` is 0 for untyped functions and 1
-    for handlers of the typed FFI. Traits matter on other platforms only. What axla has itself stays its own.
+    for handlers of the typed FFI. `traits` matter on other platforms only. A target that axla implements
+    itself is not replaced.
     """
     if api_version not in _APIS:
         raise InvalidArgument(f"register_handler({name!r}): api_version={api_version}; there are 0 and 1")
@@ -35,7 +39,7 @@ def register_handler(name: str, handler: Any, api_version: int = 0, traits: Any 
 
 @cache
 def register_jaxlib_handlers() -> None:
-    """Makes the handlers that jaxlib has for CPUs known, where nothing of their names is."""
+    """Registers jaxlib's handlers for CPUs, except under names that are registered already."""
     from jaxlib import cpu_sparse, lapack
 
     for module in (lapack, cpu_sparse):
@@ -49,15 +53,15 @@ def _register_new(handlers: Iterable[tuple[str, Any, int]]) -> None:
 
 
 def register_type(name: str, type_: dict[str, Any]) -> None:
-    """Registers a type that `jax.ffi.register_ffi_type` gives for CPUs: capsules `type_id` and, if wanted,
-    `type_info`.
+    """Registers a type that `jax.ffi.register_ffi_type` has for CPUs: its capsule `type_id` and, if there is
+    one, `type_info`.
     """
     register_ffi_type(name, type_.get("type_id"), type_.get("type_info"))
 
 
 def follow() -> None:
-    """Registers all handlers and types that `jax.ffi` was told, those that it will be told, and those of
-    jaxlib's core that need nothing of XLA's.
+    """Registers all handlers and types that `jax.ffi` has for CPUs, those that it will get, and the handlers
+    in jaxlib's core that do not need XLA's runtime.
     """
     private.follow(register_handler, register_type)
     known = private.handlers()
@@ -65,7 +69,7 @@ def follow() -> None:
 
 
 def register_handlers_of(module: Module) -> None:
-    """Makes the targets of a module known that JAX has and axla does not."""
+    """Registers the custom-call targets of a module that JAX has and axla does not have."""
     ops = (inst.op for computation in module.computations for inst in computation.instructions)
     names = {op.custom_call_target for op in ops if isinstance(op, CustomCall)}
     unknown = {name for name in names - {*TARGETS, *BUILT_IN, *_INTERNAL} if registered(name) is None}

@@ -1,4 +1,4 @@
-"""`axla.jax.jit`: a JAX function that axla compiles for the arguments that it is called with."""
+"""`axla.jax.jit`: compiles a JAX function for the arguments of each call."""
 
 from __future__ import annotations
 
@@ -24,20 +24,22 @@ _flatten, _unflatten = jax.tree_util.tree_flatten, jax.tree_util.tree_unflatten
 
 @dataclass(frozen=True, slots=True)
 class _Compiled:
-    """A function compiled for arguments of one kind: how its leaves become arrays, and its results leaves."""
+    """A function compiled for certain types of arguments. `convert` has a function for each argument leaf
+    that makes it an array; `make` has one for each result that makes it a `jax.Array`.
+    """
 
     function: Function
     names: tuple[str, ...]
     convert: tuple[Callable[[Any], Any], ...]
-    make: tuple[Callable[[Any], Any], ...]  # of results; empty: they stay axla's
+    make: tuple[Callable[[Any], Any], ...]  # for results; empty if they stay axla's arrays
     donated: set[int]
     out_tree: Any
     execute: Callable[[Any], Sequence[Array]]
 
 
 class Jitted:
-    """The function that `axla.jax.jit` returns; it is called like the original. Inside JAX's own
-    transformations it is the function, jitted by JAX.
+    """The function that `axla.jax.jit` returns; it is called like the original. Inside JAX's transformations,
+    it behaves like the result of `jax.jit`.
     """
 
     def __init__(
@@ -55,8 +57,8 @@ class Jitted:
         self._cache: dict[Any, _Compiled] = {}
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Compiles for the types of the arguments where that is new, and runs; inside of JAX's
-        transformations JAX does.
+        """Runs the function; compiles it first if the types of the arguments are new. Inside JAX's
+        transformations, JAX runs it.
         """
         if not is_plain():
             return self._jitted(*args, **kwargs)
@@ -72,12 +74,12 @@ class Jitted:
         return f"<axla.jax.jit {self._name}>"
 
     def compiled(self, *args: Any, **kwargs: Any) -> Function:
-        """The compiled program for arguments like these: its `module` and `executable`."""
+        """The compiled program for arguments like these; it has a `module` and an `executable`."""
         with contextlib.nullcontext() if self._x64 is None else jax.enable_x64(self._x64):
             return self._find(args, kwargs)[0].function
 
     def clear_cache(self) -> None:
-        """Forgets what was compiled."""
+        """Deletes all compiled programs."""
         self._cache.clear()
 
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -97,7 +99,7 @@ class Jitted:
         return _unflatten(compiled.out_tree, found)
 
     def _find(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[_Compiled, list[Any]]:
-        """The program for arguments, and their leaves that are not static."""
+        """Returns the compiled program for the arguments, and the leaves of those that are not static."""
         numbers, names = self._static
         if numbers or names:
             static, dynamic = self._split(args, kwargs)
@@ -115,7 +117,9 @@ class Jitted:
         return found, leaves
 
     def _split(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
-        """The static arguments, with their types since 1 == True, and the others."""
+        """Returns the static arguments and the others. A static argument has its type beside it, since 1 ==
+        True.
+        """
         numbers, names = self._static
         fixed = {n % len(args) for n in numbers if -len(args) <= n < len(args)}
         static = [(n, type(args[n]), args[n]) for n in sorted(fixed)]
@@ -140,7 +144,7 @@ class Jitted:
         )
 
     def _refused(self, compiled: _Compiled, leaves: list[Any], error: Exception) -> InvalidArgument:
-        """The error of the first leaf that cannot be an array."""
+        """The error for the first leaf that cannot be converted to an array."""
         for name, convert, leaf in zip(compiled.names, compiled.convert, leaves, strict=True):
             try:
                 convert(leaf)
@@ -167,8 +171,8 @@ class Jitted:
 
 
 def _kind(leaf: Any) -> Any:
-    """The facts of an argument that a program depends on: its type, weak or not, or the type of
-    a Python number.
+    """The properties of an argument leaf that a program depends on: its type and whether it is weak, or the
+    class of a Python number.
     """
     kind = type(leaf)
     if isinstance(leaf, jax.Array):
@@ -183,12 +187,12 @@ def _kind(leaf: Any) -> Any:
 
 
 def _traceable(leaf: Any) -> Any:
-    """An array of axla as JAX traces it."""
+    """Replaces an array of axla with its shape and element type, which JAX can trace."""
     return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) if isinstance(leaf, Array) else leaf
 
 
 def _converter(leaf: Any, shape: Any, x64: bool) -> Callable[[Any], Any]:
-    """How leaves of a kind become arrays that the program takes."""
+    """Returns a function that converts leaves like this one to arrays for a parameter of this shape."""
     wanted = shape.dtype.numpy
     if type(leaf) is ArrayImpl:
         return np.asarray
@@ -209,13 +213,13 @@ def jit(
     donate_argnames: str | Iterable[str] | None = None, x64: bool | None = None, backend: str = "cpu",
     results: str = "jax",
 ) -> Any:  # fmt: skip
-    """A JAX function that runs on axla, compiled for the types of the arguments of each call, once for each.
+    """Makes a JAX function run on axla. It is compiled once for each combination of argument types.
 
-    Options are those of `jax.jit`. Results are `jax.Array`s on the first CPU device, over axla's memory; with
-    `results="axla"` they are axla's. Donated arrays are deleted by the call; their memory is used again where
-    they are axla's. `x64` turns 64-bit types on or off; else they are as JAX is configured.
+    Options are those of `jax.jit`. Results are `jax.Array`s on the first CPU device, in axla's memory; with
+    `results="axla"` they are `axla.Array`s. A call deletes donated arrays, and reuses the memory of those
+    that are `axla.Array`s. `x64` turns 64-bit types on or off; by default the configuration of JAX decides.
 
-    Without a function it is a decorator.
+    Without a function it returns a decorator.
     """
     given = {
         "static_argnums": static_argnums, "static_argnames": static_argnames,

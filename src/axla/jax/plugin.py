@@ -1,7 +1,7 @@
 """axla as the CPU backend of JAX: `JAX_PLATFORMS=axla python program.py`, or `axla.jax.install()`.
 
-JAX decides by the name of a platform what it supports: donation, callbacks, DLPack, LAPACK, the persistent
-cache. So axla takes the place of the client named `cpu`.
+JAX decides by the name of a platform which features it supports: donation, callbacks, DLPack, LAPACK, the
+persistent cache. So axla replaces the client named `cpu`.
 """
 
 from __future__ import annotations
@@ -22,14 +22,16 @@ _installed: list[bool] = []
 
 
 def initialize() -> None:
-    """Called by JAX when it looks for plugins: installs axla if `jax_platforms` names it."""
+    """Installs axla if `jax_platforms` names it. JAX calls this function when it looks for plugins."""
     asked = _option("jax_platforms") or ""
     if PLATFORM in asked.split(","):
         install()
 
 
 def install() -> None:
-    """Makes axla JAX's `cpu`, before JAX is used: InvalidArgument afterwards. A second call does nothing."""
+    """Makes axla the platform `cpu` of JAX. Raises InvalidArgument if JAX has created its devices already. A
+    second call does nothing.
+    """
     if _installed:
         return
     if xla_bridge.backends_are_initialized():
@@ -42,19 +44,20 @@ def install() -> None:
     check_version()
     handlers.follow()
     table = capsule(_attributes())
-    xla_bridge._nonexperimental_plugins.add("cpu")  # else JAX warns
+    xla_bridge._nonexperimental_plugins.add("cpu")  # otherwise JAX warns that the plugin is experimental
     xla_bridge.register_plugin("cpu", c_api=table, priority=0, options=_options)
     asked = (_option("jax_platforms") or PLATFORM).split(",")
     names = dict.fromkeys("cpu" if name == PLATFORM else name for name in asked)
     jax.config.update("jax_platforms", ",".join(names))
-    call = xla_client.encode_inspect_sharding_callback(_options)[:8]  # then its data
+    # the address of the callback; the address of its data follows
+    call = xla_client.encode_inspect_sharding_callback(_options)[:8]
     inspectors.add(int.from_bytes(call, "little"))
     _let_dlpack_copy()
     _installed.append(True)
 
 
 def _options() -> dict[str, Any]:
-    """The options of the client, when JAX makes it."""
+    """The options with which JAX creates the client."""
     if distributed.global_state.client is not None:
         raise UnsupportedError("jax.distributed: axla supports the devices of one process only")
     count = _option("jax_num_cpu_devices")
@@ -62,7 +65,9 @@ def _options() -> dict[str, Any]:
 
 
 def _let_dlpack_copy() -> None:
-    """Lets `from_dlpack` copy: jaxlib asks the client for it in a way that the C API does not have."""
+    """Lets `from_dlpack` copy arrays: jaxlib passes this wish to its own client only, not through the C
+    API.
+    """
     from axla.pjrt.buffers import copying
 
     _jax: Any = sys.modules["jaxlib._jax"]
@@ -82,7 +87,7 @@ def _option(name: str) -> Any:
 
 
 def _attributes() -> dict[str, object]:
-    """Which versions of StableHLO axla reads: those that jaxlib writes."""
+    """Attributes of the plugin: the versions of StableHLO that axla reads are those that jaxlib writes."""
     current, oldest = stablehlo.get_current_version(), stablehlo.get_minimum_version()
     return {
         "stablehlo_current_version": [int(part) for part in current.split(".")],

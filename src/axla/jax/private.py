@@ -1,4 +1,4 @@
-"""All of JAX that axla uses besides its public functions, in one place: any release of JAX may change it."""
+"""Everything in JAX outside its public functions that axla uses. Any release of JAX may change it."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ __all__ = ["ArrayImpl", "PjitFunction", "trace_context"]
 
 
 def is_plain() -> bool:
-    """Whether no transformation of JAX is under way, whose values would be tracers, and `jit` is not off."""
+    """Whether `jit` is enabled and no transformation of JAX is active, in which values would be tracers."""
     return trace_state_clean() and not disable_jit.value
 
 
 def callbacks_of(lowered: Any) -> tuple[Callable[..., Any], ...]:
-    """The functions that a lowered program calls by number."""
+    """The host callbacks of a lowered program, which calls them by their index here."""
     return tuple(lowered._lowering.compile_args["host_callbacks"])
 
 
 def follow(
     register_handler: Callable[[str, Any, int, Any], None], register_type: Callable[[str, Any], None]
 ) -> None:
-    """Has functions called for the handlers and types that `jax.ffi` was told for CPUs, and for those that it
-    will be told. XLA's own client, if there is one, has them still.
+    """Calls the functions for all handlers and types that are registered with `jax.ffi` for CPUs, now and
+    later. XLA's own client, if there is one, gets them too.
     """
 
     def handler(name: str, fn: Any, platform: str, api_version: int = 0, traits: Any = 0) -> None:
@@ -52,8 +52,9 @@ def follow(
 
 
 def handlers() -> dict[str, tuple[Any, int]]:
-    """The handlers for CPUs that `jax.ffi` was told, and the version of the interface, 0 or 1, that each is
-    of: those that XLA has (without the stage `instantiate`), and those that wait for it.
+    """The handlers that are registered with `jax.ffi` for CPUs: by name, the handler and its API version (0:
+    untyped, 1: typed). Some are in XLA's registry (without the stage `instantiate`), others wait for XLA's
+    client.
     """
     found = xla_client.custom_call_targets("Host").items()
     waiting = xla_client._custom_callback.get("Host", ())
@@ -62,12 +63,14 @@ def handlers() -> dict[str, tuple[Any, int]]:
 
 
 def static_of(jitted: Any) -> tuple[tuple[int, ...], tuple[str, ...]]:
-    """The positions and names of the static arguments of what `jax.jit` gave."""
+    """The positions and names of the static arguments of a function that `jax.jit` returned."""
     return jitted._jit_info.static_argnums, jitted._jit_info.static_argnames
 
 
 def result_maker(aval: Any) -> Callable[[Any], Any]:
-    """A function of arrays on the host that gives `jax.Array`s over their memory, on the first CPU device."""
+    """Returns a function that makes a `jax.Array` on the first CPU device, in the memory of an array on the
+    host.
+    """
     dtype = aval.dtype
     if dtype == jax.dtypes.float0:
         return lambda array: np.zeros(aval.shape, dtype)

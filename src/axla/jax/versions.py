@@ -8,11 +8,11 @@ import jax
 from jaxlib.version import __version__ as jaxlib_version
 
 OLDEST, NEWEST = (0, 10), (0, 12)
-"""The first and the last series that the tests are run with."""
+"""The oldest and the newest series with which the tests run."""
 
 
 def check_version(found: str = jax.__version__) -> None:
-    """ImportError for a JAX that is too old; a warning for one that is newer than those of the tests."""
+    """Raises ImportError for a JAX that is too old; warns of a series that is newer than the tested ones."""
     series = tuple(int(part) for part in found.split(".")[:2])
     tested = " to ".join(".".join(map(str, version)) for version in (OLDEST, NEWEST))
     text = f"axla.jax works with JAX {tested}; installed are jax {found} and jaxlib {jaxlib_version}"

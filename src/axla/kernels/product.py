@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from axla.core.dataclass import dataclass
-from axla.core.dtypes import BF16, S16, U16, DType
+from axla.core.dtypes import BF16, F32, S8, S16, S32, U8, U16, U32, DType
 from axla.kernels.plan import accumulation_type
 from axla.target.machine import Target
 
@@ -44,11 +44,10 @@ class GemmSpec:
 
     def by_words(self, target: Target) -> GemmSpec:
         """The same product by dot products of short numbers, if the machine supports them and they pay."""
-        bits = self.dtype.bits, self.accumulator.bits
         found = set()
-        if self.dtype.is_integer and bits == (8, 32):
+        if self.dtype in (S8, U8) and self.accumulator in (S32, U32):
             found = {ARM_BYTES, BYTES} & target.intrinsics
-        elif self.dtype is BF16 and target.flushes:
+        elif (self.dtype, self.accumulator) == (BF16, F32) and target.flushes:
             found = {ARM_HALVES, HALVES} & target.intrinsics
         if not target.math.avx512:  # their narrow forms are AVX-512VL
             found = found - {BYTES, HALVES}

@@ -230,10 +230,10 @@ def sort_key(computation: Computation) -> SortKey | None:
 
 
 def key_dtype(dtype: DType) -> DType:
-    """The type to which values are converted before their bits are ordered: f32 for floats without a sign, or
+    """The type to which values are converted before their bits are ordered: f32 for floats with one NaN, or
     of a width that no integer has.
     """
-    return F32 if dtype.name in ("f8e8m0fnu", "f6e2m3fn", "f6e3m2fn") else dtype
+    return F32 if dtype.name.endswith(("fnu", "fnuz")) or dtype.bits == 6 else dtype
 
 
 def _same_function(a: Instruction, b: Instruction) -> int | None:

@@ -67,7 +67,7 @@ def run(
     """
     runner = _Runner(module, target, name, flags or flag_values.current(), tuple(flat(steps)))
     runner.check_names()
-    with rewrite.session(runner.session), trace.span(f"pipeline {name}", module=module.name):
+    with rewrite.rule_session(runner.session), trace.span(f"pipeline {name}", module=module.name):
         number = 0
         for step in steps:
             if isinstance(step, Fixpoint):
@@ -103,7 +103,7 @@ class _Runner:
     passes: tuple[tuple[str, Pass], ...]
     steps_done: int = 0
     timings: dict[str, _Timing] = field(default_factory=dict)
-    session: rewrite.RuleRun = field(init=False)
+    session: rewrite.RuleSession = field(init=False)
     dumping: bool = False
     random: random.Random | None = None
     observer: Observer | None = None
@@ -113,7 +113,7 @@ class _Runner:
 
     def __post_init__(self) -> None:
         flags = self.flags
-        self.session = rewrite.RuleRun(
+        self.session = rewrite.RuleSession(
             fuel=flags.fuel, disabled=frozenset(flags.disable_hlo_passes), fast_math=flags.fast_math,
             strict=flags.verify,
         )  # fmt: skip

@@ -123,7 +123,7 @@ def rules_by_name() -> dict[str, Rule]:
 
 
 @dataclass(slots=True)
-class RuleRun:
+class RuleSession:
     """The limits of rewriting in one run of a pipeline, and a record of the rules that fired."""
 
     fuel: int | None = None
@@ -165,11 +165,11 @@ class RuleRun:
         return True
 
 
-_SESSION: ContextVar[RuleRun | None] = ContextVar("rewrite session", default=None)
+_SESSION: ContextVar[RuleSession | None] = ContextVar("rewrite session", default=None)
 
 
 @contextmanager
-def session(new: RuleRun) -> Iterator[None]:
+def rule_session(new: RuleSession) -> Iterator[None]:
     """Makes `new` the current session within the `with` block."""
     token = _SESSION.set(new)
     try:
@@ -178,9 +178,9 @@ def session(new: RuleRun) -> Iterator[None]:
         _SESSION.reset(token)
 
 
-def current_session() -> RuleRun:
+def current_session() -> RuleSession:
     """The session of the running pipeline; a new one outside of a pipeline."""
-    return _SESSION.get() or RuleRun()
+    return _SESSION.get() or RuleSession()
 
 
 def fast_math() -> bool:
@@ -262,30 +262,30 @@ def rewrite(
     module: Module, rules: Mapping[type[Op], tuple[Rule, ...]], *, is_layout_sensitive: bool = False
 ) -> None:
     """Applies rules to all computations of a module until no rule fires."""
-    active = current_session()
+    session = current_session()
 
     @functools.cache
     def rules_of(cls: type[Op]) -> tuple[Rule, ...]:
         families = () if is_own(cls) else dict.fromkeys(r for found in rules.values() for r in found)
         more = [r for r in families if r.family and r.family(cls)]
         found = (*rules.get(cls, ()), *more, *rules.get(Op, ()))
-        return tuple(r for r in found if r.name not in active.disabled)
+        return tuple(r for r in found if r.name not in session.disabled)
 
-    active.forget()
+    session.forget()
     for computation in computations_callees_first(module):
-        if computation in module.computations and not active.exhausted:
-            _Rewriter(computation, rules_of, active, is_layout_sensitive).run()
-    active.forget()
+        if computation in module.computations and not session.exhausted:
+            _Rewriter(computation, rules_of, session, is_layout_sensitive).run()
+    session.forget()
 
 
 class _Rewriter:
     """Rewrites one computation with a worklist."""
 
-    def __init__(self, computation: Computation, rules_of: RulesOf, active: RuleRun, layout_sensitive: bool):
+    def __init__(self, computation: Computation, rules_of: RulesOf, session: RuleSession, sensitive: bool):
         self.computation = computation
         self.rules_of = rules_of
-        self.session = active
-        self.layout_sensitive = layout_sensitive
+        self.session = session
+        self.layout_sensitive = sensitive
         self.bound = control_bound(computation)
         # Replacing one operand takes time proportional to the number of operands. So users with many operands
         # (`wide`) are changed later, all their operands at once; until then `forward` maps operands to their

@@ -1,7 +1,7 @@
-"""HLO text: `parse_hlo(text)` gives a Module, `print_module(module)`, which is `Module.to_string`, the text.
+"""HLO text: `parse_hlo(text)` returns a Module, `print_module(module)` (or `Module.to_string`) the text.
 
-`parser.py` (modules, computations) and `instructions.py` read, `printer.py` writes. Both use
-`attributes.py` for attributes of ops; `literals.py` reads literals, `literal_printer.py` writes them.
+`parser.py` (modules, computations) and `instructions.py` parse, `printer.py` prints. All use `attributes.py`
+for attributes of ops; `literals.py` parses literals, `literal_printer.py` prints them.
 """
 
 import axla.hlo  # noqa: F401  (fills the table of ops that the parser reads)

@@ -1,4 +1,4 @@
-"""Asynchronous calls: consistency of a start with its updates and done."""
+"""Asynchronous calls: checks that updates and done agree with their start."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ LATER: dict[str, type[AsyncUpdate] | type[AsyncDone]] = {"update": AsyncUpdate, 
 
 
 def is_short_form(opcode: str) -> bool:
-    """Whether `opcode` is an opcode with -start, -update or -done appended: call-done. Ops with start and
-    done opcodes of their own have no such form.
+    """Whether `opcode` is an opcode with -start, -update or -done appended, such as call-done. Ops that
+    declare start and done opcodes of their own have no such form.
     """
     base, _, stage = opcode.rpartition("-")
     return stage in ("start", *LATER) and f"{base}-done" not in OPS and declared(base) is not None
 
 
 def is_opcode(name: str) -> bool:
-    """Whether a name is an opcode, or the short form of an asynchronous one."""
+    """Whether a name is an opcode or an asynchronous short form of one."""
     return declared(name) is not None or is_short_form(name)
 
 
 def share_with_called(start: Instruction) -> None:
-    """Gives the called computation the start's thread and frontend attributes, as XLA does when it reads a
-    start.
+    """Gives the called computation the thread and the frontend attributes of an async-start, as XLA's parser
+    does.
     """
     op = op_of(start, AsyncStart)
     inner = op.calls
@@ -42,14 +42,16 @@ def share_with_called(start: Instruction) -> None:
 
 
 def start_of(inst: Instruction) -> Instruction[AsyncStart] | None:
-    """The start of an asynchronous call, given itself or an update; None for anything else."""
+    """The async-start of an asynchronous call, found from itself or from an update; None for any other
+    instruction.
+    """
     while isinstance(inst.op, AsyncUpdate):
         inst = inst.operands[0]
     return inst if applies(inst, AsyncStart) else None
 
 
 def plain_start(cursor: Refusal, op: AsyncStart, operands: tuple[Instruction, ...], at: int) -> Op:
-    """Checks that the shape of a start has the right form."""
+    """Returns the op of an async-start after checking that its shape is ((operands), result, ...)."""
     parts = op.shape.elements if isinstance(op.shape, TupleShape) else ()
     if len(parts) < 2 or not isinstance(parts[0], TupleShape):
         cursor.fail(f"the shape of async-start must be ((operands), result, ...), found {op.shape}", at)
@@ -59,7 +61,9 @@ def plain_start(cursor: Refusal, op: AsyncStart, operands: tuple[Instruction, ..
 def plain_later(
     cursor: Refusal, op: AsyncUpdate | AsyncDone, operands: tuple[Instruction, ...], at: int
 ) -> Op:
-    """An update or done without the attributes that repeat the start's, which must be equal."""
+    """Checks that the attributes of an update or done that repeat those of its start are equal to them, and
+    removes them.
+    """
     start = start_of(operands[0])
     if start is None:
         message = f"the operand of {op.opcode} must be an asynchronous call, found {operands[0].opcode}"

@@ -1,7 +1,7 @@
-"""Attributes as HLO text: one pair of functions per type, a decoder and an encoder.
+"""Attributes as HLO text: a decoder and an encoder for each type.
 
-`codec_of(type)` gives the pair for the annotation of an op's field; `X | None` has the codec of X.
-Decoders read from a `Reader`: the cursor of the parser. Encoders give the text that XLA prints.
+`codec_of(type)` returns both for the annotation of an op's field; `X | None` has the codec of X. A decoder
+reads from a `Reader`, the cursor of the parser. An encoder returns the text that XLA prints.
 """
 
 from __future__ import annotations
@@ -25,50 +25,54 @@ from axla.text.strings import named_values, quote
 
 
 class Marks(Protocol):
-    """Methods that decoders of numbers and names call. Each reads one thing, or raises ParseError."""
+    """The methods of a cursor that decoders of numbers and names call."""
 
     def fail(self, message: str, at: int | None = None) -> NoReturn:
         """Raises ParseError at a position, by default the current one."""
         ...
 
     def skip(self) -> int:
-        """Skips blanks and comments; returns the position."""
+        """Skips blanks and comments; returns the position after them."""
         ...
 
     def accept(self, mark: str) -> bool:
-        """Whether `mark` comes next, which is then read."""
+        """Reads `mark` if it comes next; returns whether it did."""
         ...
 
     def expect(self, mark: str, where: str = "") -> None:
-        """Reads `mark`."""
+        """Reads `mark`; raises ParseError, with `where` in the message, if it does not come next."""
         ...
 
     def match(self, pattern: re.Pattern[str]) -> re.Match[str] | None:
-        """Reads what matches `pattern`; None where nothing does."""
+        """Reads the text that matches `pattern`; returns None, without reading, if none does."""
         ...
 
     def take(self, pattern: re.Pattern[str], what: str) -> re.Match[str]:
-        """Reads what matches `pattern`; `what` names it in the error message."""
+        """Reads the text that matches `pattern`, else raises ParseError; `what` names the wanted text in the
+        message.
+        """
         ...
 
     def integer(self, what: str = ...) -> int:
-        """Reads an integer."""
+        """Reads an integer; `what` names it in error messages."""
         ...
 
     def as_int64(self, digits: str, at: int) -> int:
-        """The number of these digits, read at `at`; it must fit in 64 bits."""
+        """The number that `digits`, read at position `at`, stand for; raises ParseError unless it fits in 64
+        bits.
+        """
         ...
 
     def listed(self, opening: str, item: Callable[[], Any], closing: str) -> list[Any]:
-        """Reads items with commas between them, in brackets."""
+        """Reads items separated by commas, between the marks `opening` and `closing`."""
         ...
 
 
 class Reader(Marks, Protocol):
-    """The methods of a parser that decoders call."""
+    """The methods of a parser that the decoders of all types call."""
 
     def peek(self, mark: str) -> bool:
-        """Whether `mark` comes next; nothing is read."""
+        """Whether `mark` comes next; it is not read."""
         ...
 
     def word(self, what: str = ...) -> str:
@@ -100,7 +104,7 @@ class Reader(Marks, Protocol):
         ...
 
     def computation(self) -> Computation:
-        """Reads the name of a computation that is defined before."""
+        """Reads the name of a computation that is already defined; returns the computation."""
         ...
 
     def named_values(self) -> tuple[tuple[str, str], ...]:
@@ -110,14 +114,14 @@ class Reader(Marks, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Codec:
-    """Reads and writes one type of attributes as HLO text."""
+    """The functions that read and write one type of attributes as HLO text."""
 
     decode: Callable[[Any], Any]
     encode: Callable[[Any], str]
 
 
 def codec_of(type_: Any) -> Codec:
-    """The codec of an annotation; InvalidArgument when the type has none."""
+    """The codec for the annotation of an op's field. Raises InvalidArgument if the type has none."""
     found = CODECS.get(type_)
     if found is None:
         plain = attribute_type(type_)
@@ -139,7 +143,7 @@ def _read_choice(reader: Reader, choices: type[enum.StrEnum]) -> enum.StrEnum:
 
 
 def write_integers(values: tuple[int, ...]) -> str:
-    """`{1,2,3}`, as HLO text writes lists of dimensions."""
+    """The text of a list of dimensions, such as `{1,2,3}`."""
     return "{" + ",".join(map(str, values)) + "}"
 
 
@@ -154,7 +158,7 @@ def _write_float(value: float) -> str:
 
 
 def _list_of(item: Codec, separator: str) -> Codec:
-    """A list of items in braces."""
+    """A codec for tuples of items, written in braces."""
     return Codec(
         lambda reader: tuple(reader.listed("{", lambda: item.decode(reader), "}")),
         lambda values: "{" + separator.join(map(item.encode, values)) + "}",
@@ -217,7 +221,8 @@ def _read_window(reader: Reader) -> attributes.Window:
         else:
             reader.fail(f"'{key}' is not a field of a window", at)
     if "reversal" in fields:
-        missing = len(fields.get("size", ())) - len(fields["reversal"])  # XLA lets the last ones be left out
+        # XLA lets the last values be left out
+        missing = len(fields.get("size", ())) - len(fields["reversal"])
         fields["reversal"] = tuple(map(bool, fields["reversal"])) + (False,) * missing
     if fields and "size" not in fields:
         reader.fail("the window has no size", start)
@@ -257,7 +262,7 @@ def _read_padding(reader: Reader) -> attributes.PaddingConfig:
 
 
 _NO_PADS = ascii_regex(r"[ \t]*+(?=[,}\r\n]|\Z)|" + _BLANK + r'(?:""|\{\})')
-"""The text that pads a scalar. XLA writes nothing, which its own parser does not take."""
+"""The text of the padding of a scalar. XLA prints an empty text, which its own parser rejects."""
 
 
 def _write_padding(padding: attributes.PaddingConfig) -> str:
@@ -282,7 +287,7 @@ def _read_slice(reader: Reader) -> attributes.SliceDims:
 
 def _write_slice(dims: attributes.SliceDims) -> str:
     ranges = zip(dims.starts, dims.limits, dims.strides, strict=True)
-    # The stride of one is left out where all strides are one.
+    # The strides are left out if all are one.
     if all(stride == 1 for stride in dims.strides):
         return "{" + ", ".join(f"[{a}:{b}]" for a, b, _ in ranges) + "}"
     return "{" + ", ".join(f"[{a}:{b}:{c}]" for a, b, c in ranges) + "}"
@@ -329,7 +334,9 @@ def _numbers(reader: Marks, text: str | None, at: int) -> tuple[int, ...]:
 
 
 def read_iota(reader: Marks, mark: str) -> IotaDevices | None:
-    """[2,2]T(1,0) after a mark; None where the mark is missing."""
+    """Reads an order of devices such as [2,2]T(1,0) after `mark`; returns None if the mark does not come
+    next.
+    """
     if not reader.accept(mark):
         return None
     at = reader.skip()
@@ -345,7 +352,7 @@ def _axis_name(reader: Marks) -> str:
 
 
 def read_mesh(reader: Marks) -> Mesh:
-    """['x'=2,'y'=4], device_ids=(0,1,...): the text after `mesh`."""
+    """Reads the text after `mesh`: ['x'=2,'y'=4], device_ids=(0,1,...)."""
 
     def axis() -> tuple[str, int]:
         name = _axis_name(reader)
@@ -365,7 +372,9 @@ def read_mesh(reader: Marks) -> Mesh:
 
 
 def read_axes(reader: Marks) -> tuple[tuple[Axis, ...], bool]:
-    """{'x', 'y':(1)2, ?}, and whether it is closed: without the question mark."""
+    """Reads axes such as {'x', 'y':(1)2, ?}; also returns whether the list is closed, without a question
+    mark.
+    """
     closed = True
     found: list[Axis] = []
 
@@ -407,7 +416,7 @@ def _read_pairs(reader: Reader) -> attributes.SourceTargetPairs:
     return attributes.SourceTargetPairs(tuple((source, target) for source, target in pairs))
 
 
-# Calls out of the program.
+# Custom calls and sparsity.
 
 
 def _read_output_aliases(reader: Reader) -> tuple[attributes.OutputAlias, ...]:
@@ -478,4 +487,4 @@ CODECS: dict[Any, Codec] = {
     tuple[attributes.OutputAlias, ...]: Codec(_read_output_aliases, _write_output_aliases),
     tuple[attributes.Sparsity, ...]: Codec(_read_sparsity, _write_sparsity),
 }
-"""The codecs of `axla.ir.op.ATTRIBUTE_TYPES`; enumerations are added when they are first asked for."""
+"""The codecs of `axla.ir.op.ATTRIBUTE_TYPES`; `codec_of` adds those of enumerations."""

@@ -1,4 +1,4 @@
-"""Normal forms of what a text can express in several ways."""
+"""Normal forms: one of several equivalent ways to write an op in HLO text."""
 
 from __future__ import annotations
 
@@ -17,14 +17,16 @@ from axla.text.lexer import Refusal
 
 
 def unpacked(shape: AnyShape) -> AnyShape:
-    """The shape of a constant: it has no packed elements, whatever the text says of E(4)."""
+    """The shape of a constant without the element size E(4) of the text: elements of constants are not
+    packed.
+    """
     if isinstance(shape, Shape) and shape.layout.element_bits:
         return shape.with_layout(replace(shape.layout, element_bits=0))
     return shape
 
 
 def implied_type(shape: AnyShape) -> CompareType:
-    """How `compare` compares operands of a shape by default."""
+    """The default comparison type of `compare` for operands of this shape."""
     if not isinstance(shape, Shape):
         return CompareType.UNSIGNED
     if shape.dtype.is_inexact:
@@ -33,7 +35,7 @@ def implied_type(shape: AnyShape) -> CompareType:
 
 
 def _plain_compare(cursor: Refusal, op: hlo.Compare, operands: tuple[Instruction, ...], at: int) -> Op:
-    """Drops a compare's `type` where it is the default for the operands' element type."""
+    """Removes the `type` of a compare if it is the default for the element type of the operands."""
     shape = operands[0].shape
     return replace(op, type=None) if shape.is_array and op.type is implied_type(shape) else op
 
@@ -41,7 +43,7 @@ def _plain_compare(cursor: Refusal, op: hlo.Compare, operands: tuple[Instruction
 def _plain_conditional(
     cursor: Refusal, op: hlo.Conditional, operands: tuple[Instruction, ...], at: int
 ) -> Op:
-    """Two branches selected by a pred are true_computation and false_computation, others
+    """Gives a conditional with a pred and two branches true_computation and false_computation, any other
     branch_computations.
     """
     index = operands[0].shape.logical
@@ -66,7 +68,7 @@ def _plain_custom_call(cursor: Refusal, op: hlo.CustomCall, operands: tuple[Inst
 
 
 def _plain_domain(cursor: Refusal, op: hlo.Domain, operands: tuple[Instruction, ...], at: int) -> Op:
-    """A domain on one line."""
+    """Puts the attribute of a domain on one line."""
     return replace(op, domain=RawText(" ".join(op.domain.split())))
 
 
@@ -79,4 +81,4 @@ PLAIN_FORMS: dict[str, Callable[[Refusal, Any, tuple[Instruction, ...], int], Op
     "custom-call": _plain_custom_call,
     "domain": _plain_domain,
 }
-"""Ops of which a text can say the same in two ways: gives the one that is kept."""
+"""Functions that return the normal form of an op, for opcodes that have several forms in HLO text."""

@@ -1,4 +1,6 @@
-"""The header of a module: HloModule name, attribute=value, ..., and the tables of stack frames after it."""
+"""Parses the header of a module, HloModule name, attribute=value, ..., and the tables of stack frames after
+it.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ _ENTRY = ascii_regex(BLANK + rf"(\d++)[ \t]*+({STRING}|\{{[^{{}}]*+\}})")
 
 
 def read_header(cursor: InstructionCursor) -> tuple[str, ModuleConfig] | None:
-    """Name and attributes of the module; None where the text has no header."""
+    """Reads the name and the attributes of a module; returns None if the text has no header."""
     if cursor.match(_HEADER) is None:
         return None
     name = cursor.name("the name of the module")
@@ -44,7 +46,9 @@ def read_header(cursor: InstructionCursor) -> tuple[str, ModuleConfig] | None:
 
 
 def _read_tables(cursor: InstructionCursor) -> dict[str, str]:
-    """FileNames, FunctionNames, FileLocations and StackFrames: numbered entries, kept as lines of text."""
+    """Reads the tables FileNames, FunctionNames, FileLocations and StackFrames. The text of a table has one
+    entry per line, with its number.
+    """
     tables: dict[str, str] = {}
     while (found := cursor.match(_TABLE)) is not None:
         lines = []
@@ -63,7 +67,7 @@ def _path(cursor: InstructionCursor) -> tuple[int, ...]:
 
 
 def _leaf(cursor: InstructionCursor) -> tuple[int, tuple[int, ...]]:
-    """(1, {0}, up to the following mark: a parameter and the index of its leaf."""
+    """Reads `(1, {0}`, a parameter number and the index of a leaf of the parameter, up to the next mark."""
     cursor.expect("(")
     parameter = cursor.integer("the number of a parameter")
     cursor.expect(",")
@@ -71,7 +75,9 @@ def _leaf(cursor: InstructionCursor) -> tuple[int, tuple[int, ...]]:
 
 
 def _read_aliases(cursor: InstructionCursor) -> tuple[Alias, ...]:
-    """{ {0}: (1, {}, may-alias), ... }: result leaf, parameter, its leaf."""
+    """Reads aliases such as { {0}: (1, {}, may-alias), ... }: a result leaf, a parameter, a leaf of the
+    parameter.
+    """
 
     def one() -> Alias:
         output = _path(cursor)
@@ -91,7 +97,9 @@ def _read_aliases(cursor: InstructionCursor) -> tuple[Alias, ...]:
 
 
 def _read_donors(cursor: InstructionCursor) -> tuple[tuple[int, tuple[int, ...]], ...]:
-    """{ (0, {}), (1, {2}) }: parameters and their leaves."""
+    """Reads donors such as { (0, {}), (1, {2}) }: a parameter number and the index of a leaf of the
+    parameter.
+    """
 
     def one() -> tuple[int, tuple[int, ...]]:
         leaf = _leaf(cursor)
@@ -117,7 +125,7 @@ def _positive(cursor: InstructionCursor) -> int:
 
 
 def booleans(values: Iterable[object]) -> str:
-    """{true,false}"""
+    """The text of booleans, such as {true,false}."""
     return "{" + ",".join("true" if value else "false" for value in values) + "}"
 
 
@@ -148,4 +156,4 @@ OTHER_ATTRIBUTES: dict[str, Callable[[InstructionCursor], str]] = {
     "stack_frames": InstructionCursor.raw,
     "profile_version": InstructionCursor.raw,
 }
-"""Attributes that are kept as text."""
+"""Attributes of modules that are kept as text."""

@@ -12,8 +12,8 @@ from axla.ir.op import Op
 
 
 def transfer_shape(opcode: str, operands: tuple[Instruction, ...], written: AnyShape) -> AnyShape:
-    """The shape of a send, recv or their done: like XLA, it is derived from the data, whatever the text
-    says.
+    """The shape of a send or recv, or of its done. As in XLA it follows from the shape of the data, even if
+    the text has another shape.
     """
     first = operands[0].shape if operands else written
     if opcode == "send":
@@ -27,7 +27,7 @@ def transfer_shape(opcode: str, operands: tuple[Instruction, ...], written: AnyS
 
 
 def with_natural_layout(op: Op, operands: tuple[Instruction, ...], shape: AnyShape) -> AnyShape:
-    """The inferred shape with the layout that follows from the operands' layouts."""
+    """The inferred shape with the layout that follows from the layouts of the operands."""
     candidate = _natural(op, operands, shape)
     return candidate if candidate is not None and candidate.logical is shape.logical else shape
 
@@ -49,7 +49,8 @@ def _natural(op: Op, operands: tuple[Instruction, ...], shape: AnyShape) -> AnyS
         )
     if op.elementwise:
         alike = [o.shape for o in operands if isinstance(o.shape, Shape) and o.shape.dims == shape.dims]
-        for like in sorted(alike, key=lambda s: s.dtype is not shape.dtype):  # the element type's own first
+        # operands of the same element type first
+        for like in sorted(alike, key=lambda s: s.dtype is not shape.dtype):
             layout = like.layout if like.dtype is shape.dtype else like.with_dtype(shape.dtype).layout
             return Shape(shape.dtype, shape.dims, shape.dynamic, layout)
     return None

@@ -1,8 +1,8 @@
-"""Instructions as text: [ROOT] %name = shape opcode(operands), attribute=value, ...
+"""Parses instructions: [ROOT] %name = shape opcode(operands), attribute=value, ...
 
-Driven by the op declarations: `OPS[opcode].attributes` lists the attributes with their types, and the type
-determines the codec. Attributes that every instruction may have (metadata, sharding, ...) are read by the
-table COMMON.
+The op declarations drive the parser: `OPS[opcode].attributes` lists the attributes with their types, and a
+type determines the codec. The table COMMON has the readers of the attributes that every instruction may have
+(metadata, sharding, ...).
 """
 
 from __future__ import annotations
@@ -52,24 +52,27 @@ _BETWEEN_BRACES = ascii_regex(r"\}\s*+,\s*+\{")
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """Facts about an op class for the parser."""
+    """The facts about an op class that the parser needs."""
 
     op: type[Op]
     readers: dict[str, tuple[str, Callable[[Any], Any]]]  # attribute's text name -> field, decoder
     required: tuple[tuple[str, str], ...]  # field, text name
-    least: int  # operands
+    least: int  # the fewest operands
     most: int
 
 
 @cache
 def schema_of(op: type[Op]) -> Schema:
-    """The schema of an op: operand count, readers of attributes, required attributes."""
+    """Makes the schema of an op class: operand counts, readers of attributes, required attributes."""
     readers = {a.text: (a.name, codec_of(a.type).decode) for a in op.attributes if op is not Constant}
     for name in readers.keys() & {*COMMON, *TEXT_ATTRIBUTES}:
-        raise InvalidArgument(f"op {op.opcode}: every op has the attribute {name}, no op one of its own")
+        raise InvalidArgument(
+            f"op {op.opcode}: {name} is an attribute of every instruction, an op cannot declare it"
+        )
     if op.opcode == "custom-call" and "called_computations" in readers:
         readers["to_apply"] = ("called_computations", lambda reader: (reader.computation(),))
-    # A field that stands behind one with a default has one too, but no value that the text could mean.
+    # A field after one with a default must have a default, too. A default None or "" there means that the
+    # text must have the attribute.
     required = [a for a in op.attributes if a.default is MISSING or (a.always and a.default in (None, ""))]
     count = len(op.operand_names)
     least = count - op.optional - (1 if op.variadic else 0)
@@ -80,18 +83,18 @@ def schema_of(op: type[Op]) -> Schema:
 class InstructionCursor(ShapeCursor):
     """A cursor that reads instructions into a computation of a module."""
 
-    target: Computation  # that is being read
+    target: Computation  # the computation that is being read
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
         self.module = Module("")
         self.computations: dict[str, Computation] = {}
-        self.scope: dict[str, Instruction] = {}  # its instructions, by their names in the text
+        self.scope: dict[str, Instruction] = {}  # instructions of the target, by their names in the text
         self.inlined: list[tuple[Computation, str, dict[str, Instruction]]] = []
-        # Computations without a name inside the one that is read: their names and their instructions' in
-        # the text.
-        self.invents_operands = False  # a text of one instruction: unknown operands are parameters
-        self.has_stack_frames = False  # without the table, ids of frames mean nothing
+        # The inline computations of the computation that is being read: each with its name and with its
+        # instructions by their names in the text.
+        self.invents_operands = False  # in a text of instructions only, unknown operands are parameters
+        self.has_stack_frames = False  # without the table, stack frame ids mean nothing
         self._locations: dict[str, SourceLocation | None] = {}
 
     # One instruction.
@@ -138,7 +141,7 @@ class InstructionCursor(ShapeCursor):
         return found[1], found.start(1)
 
     def _apply(self, name: str, shape: AnyShape | None, opcode: str, at: int) -> Instruction:
-        """Reads operands and attributes, after `opcode(`, and adds the instruction."""
+        """Reads operands and attributes, after `opcode(`, and adds the instruction to the target."""
         if opcode not in OPS and asynchronous.is_short_form(opcode):
             return self.short_form(name, shape, opcode, at)
         cls = declared(opcode)
@@ -164,14 +167,18 @@ class InstructionCursor(ShapeCursor):
         return inst
 
     def short_form(self, name: str, shape: AnyShape | None, opcode: str, at: int) -> Instruction:
-        """Reads a part of an asynchronous call, after `opcode(`; defined by the parser."""
+        """Reads an instruction of an asynchronous call in short form, after `opcode(`; Parser implements
+        it.
+        """
         raise NotImplementedError
 
     def checked(
         self, schema: Schema, fields: dict[str, Any], operands: tuple[Instruction, ...],
         shape: AnyShape | None, name: str, extra: Extra, at: int,
     ) -> Instruction:  # fmt: skip
-        """Adds an instruction if it is complete; otherwise says what is missing."""
+        """Adds an instruction to the target if its operand count is right and no attribute is missing; else
+        raises ParseError.
+        """
         opcode = schema.op.opcode
         if not schema.least <= len(operands) <= schema.most:
             self.fail(f"{opcode} takes {_count(schema)}, found {len(operands)}", at)
@@ -198,9 +205,9 @@ class InstructionCursor(ShapeCursor):
         self, schema: Schema, fields: dict[str, Any], operands: tuple[Instruction, ...],
         shape: AnyShape | None, name: str, extra: Extra, at: int,
     ) -> Instruction:  # fmt: skip
-        """Adds an instruction of parsed parts to the computation that is read. `fields` are the attributes of
-        the op, `at` the position that errors name. Without a shape, it is inferred, in the natural layout; a
-        shape that does not fit the op raises ParseError.
+        """Adds an instruction to the target. `fields` are the attributes of the op; `at` is the position in
+        error messages. A missing shape is inferred, with the natural layout. Raises ParseError if the op, the
+        operands and the shape do not fit together.
         """
         cls = schema.op
         if cls.effect == "transfers" and shape is not None:
@@ -225,7 +232,7 @@ class InstructionCursor(ShapeCursor):
     def _inferred_shape(
         self, cls: type[Op], fields: dict[str, Any], operands: tuple[Instruction, ...], at: int
     ) -> AnyShape:
-        """The shape of an op that holds it, where the text omits it."""
+        """Infers the shape of an op that has it as an attribute, where the text omits it."""
         if not hasattr(cls, "of") or not all(isinstance(o.shape, Shape) for o in operands):
             self.fail(f"the shape of {cls.opcode} does not follow from its operands: it must be written", at)
         try:
@@ -237,8 +244,8 @@ class InstructionCursor(ShapeCursor):
         at = self.skip()
         number = self.integer("the number of the parameter")
         if number < 0:
-            self.fail("the number of a parameter is at least 0", at)
-        self.expect(")", "behind the number of the parameter")
+            self.fail(f"the number of a parameter must be at least 0, found {number}", at)
+        self.expect(")", "after the number of the parameter")
         if any(op_of(p, Parameter).parameter_number == number for p in self.target.parameters[-1:]):
             self.fail(f"there is a parameter {number} already in this computation", at)
         return number
@@ -261,7 +268,7 @@ class InstructionCursor(ShapeCursor):
             try:
                 operands = tuple([scope[n] for n in names])
             except KeyError:
-                pass  # the slow way finds the place, or a parameter of a lone instruction
+                pass  # the loop below reports the unknown name, or makes a parameter of it
             else:
                 self.pos = found.end()
                 return operands
@@ -270,16 +277,16 @@ class InstructionCursor(ShapeCursor):
         result = [self._operand()]
         while self.accept(","):
             result.append(self._operand())
-        self.expect(")", "or ',' behind an operand")
+        self.expect(")", "or ',' after an operand")
         return tuple(result)
 
     def _operand(self) -> Instruction:
-        """[shape] %name, or an instruction instead of the name."""
+        """Reads `[shape] %name`, or an instruction instead of the name; returns the operand."""
         at = self.skip()
         shape = None
         if self.looks_like_shape():
             shape = self.shape()
-            self.accept(",")  # XLA takes a comma behind the shape, too
+            self.accept(",")  # XLA accepts a comma after the shape, too
         if _WORD_BEFORE_PAREN.match(self.text, self.pos):
             opcode, opcode_at = self._opcode()
             with self.inside("inline instructions"):
@@ -294,8 +301,8 @@ class InstructionCursor(ShapeCursor):
         for index in path:
             inst = self._element(inst, self.as_int64(index, found.start(2)), found.start(2))
         if shape is not None and not compatible(shape, inst.shape):
-            declared = f"{name} as an operand has the shape {show(shape)}"
-            self.fail(f"{declared}, but is {show(inst.shape)}", at)
+            declared = f"operand {name} is written with the shape {show(shape)}"
+            self.fail(f"{declared}, but has the shape {show(inst.shape)}", at)
         return inst
 
     def _missing_operand(self, name: str, shape: AnyShape | None, at: int) -> Instruction:
@@ -307,7 +314,7 @@ class InstructionCursor(ShapeCursor):
         return inst
 
     def _element(self, inst: Instruction, index: int, at: int) -> Instruction:
-        """%name#2: the element of a tuple."""
+        """Adds a get-tuple-element for `%name#2`, an element of the tuple `inst`."""
         if not isinstance(inst.shape, TupleShape):
             self.fail(f"{inst.name}#{index}: {inst.name} is not a tuple", at)
         if index >= len(inst.shape.elements):
@@ -317,7 +324,9 @@ class InstructionCursor(ShapeCursor):
     # Attributes.
 
     def attributes(self, schema: Schema, fields: dict[str, Any], opcode: str) -> Extra:
-        """Reads all `, name=value`, into `fields` and the attributes that every instruction may have."""
+        """Reads all `, name=value`: attributes of the op into `fields`, those of every instruction into the
+        result.
+        """
         common: dict[str, Any] = {}
         more: dict[str, str] = {}
         while (found := self.match(_ATTRIBUTE)) is not None:
@@ -339,11 +348,11 @@ class InstructionCursor(ShapeCursor):
         return Extra(**common) if common else NO_EXTRA
 
     def plain_text(self) -> str:
-        """The text of an attribute without a codec."""
+        """Reads the text of an attribute that has no codec."""
         return _BETWEEN_BRACES.sub("}, {", self.raw())
 
     def computation(self) -> Computation:
-        """A computation by name, or inline in braces."""
+        """Reads the name of a computation, or a computation in braces."""
         at = self.skip()
         if self.text.startswith("{", at):
             return self.inline_computation()
@@ -354,11 +363,11 @@ class InstructionCursor(ShapeCursor):
         return found
 
     def inline_computation(self) -> Computation:
-        """Reads a computation in braces, as the value of an attribute. The parser of modules has it."""
+        """Reads a computation in braces, the value of an attribute; Parser implements it."""
         raise NotImplementedError
 
     def location(self) -> SourceLocation | None:
-        """metadata={op_type="..." op_name="..." source_file="..." source_line=3 ...}"""
+        """Reads the value of metadata={op_type="..." op_name="..." source_file="..." source_line=3 ...}."""
         found = self.match(_METADATA)
         if found is None:
             self.expect("{", "to begin the metadata")
@@ -406,7 +415,7 @@ class InstructionCursor(ShapeCursor):
             self.fail(error.message, at)
 
     def named_values(self) -> tuple[tuple[str, str], ...]:
-        """{name="value", other={...}}: sorted by name, as in XLA."""
+        """Reads {name="value", other={...}}; the result is sorted by name, as in XLA."""
         pairs: dict[str, str] = {}
 
         def one() -> None:
@@ -418,7 +427,7 @@ class InstructionCursor(ShapeCursor):
         return tuple(sorted(pairs.items()))
 
     def quoted_or_braced(self) -> str:
-        """A string, or the text of a value in braces."""
+        """Reads a string in quotes, or a value in braces as text."""
         if self.peek('"'):
             return self.quoted()
         if not self.peek("{"):
@@ -426,7 +435,9 @@ class InstructionCursor(ShapeCursor):
         return self.raw()
 
     def control_predecessors(self) -> tuple[Instruction, ...]:
-        """Reads a list of names in braces; ParseError for a name that comes later."""
+        """Reads a list of instruction names in braces. Raises ParseError for a name that is not defined
+        yet.
+        """
 
         def one() -> Instruction:
             at = self.skip()
@@ -439,7 +450,7 @@ class InstructionCursor(ShapeCursor):
 
 
 def read_attribute(attribute: Attribute, text: str) -> Any:
-    """The value of an attribute in HLO text; ParseError for malformed text."""
+    """Parses the value of an attribute; raises ParseError for malformed text."""
     cursor = InstructionCursor(text)
     value = codec_of(attribute.type).decode(cursor)
     cursor.end(f"the attribute {attribute.text}")
@@ -453,13 +464,13 @@ COMMON: dict[str, tuple[str, Callable[[InstructionCursor], Any]]] = {
     "backend_config": ("backend_config", InstructionCursor.quoted_or_braced),
     "control-predecessors": ("control_predecessors", InstructionCursor.control_predecessors),
 }
-"""Attributes of every instruction: field of Extra, reader."""
+"""Attributes of every instruction: the field of Extra and the reader."""
 
 TEXT_ATTRIBUTES = ("origin", "original_value", "parameter_replication", "result_accuracy", "statistics")
 """Attributes that no op declares: they are kept as text."""
 
 PRINTED_ATTRIBUTES = {("copy-start", "output_to_operand_aliasing")}
-"""Attributes that XLA prints at an op that does not have them (an async-start of a copy): kept as text."""
+"""Attributes that XLA prints on ops that do not declare them (an async-start of a copy): kept as text."""
 
 METADATA_KEYS: dict[str, type | None] = {
     "op_type": str, "op_name": str, "source_file": str, "source_line": int, "source_end_line": int,

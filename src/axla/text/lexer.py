@@ -1,7 +1,7 @@
-"""Reads HLO text: a compiled regex matches each token, a `HloCursor` moves over them.
+"""Reads HLO text: a compiled regex matches each token, a `HloCursor` moves over the text.
 
-Blanks and comments may stand between any two tokens. The regexes use possessive quantifiers, so every match
-takes time linear in what it consumes.
+Blanks and comments may occur between any two tokens. The regexes use possessive quantifiers, so every match
+takes time linear in the length of the match.
 """
 
 from __future__ import annotations
@@ -38,15 +38,17 @@ _CLOSING = {"{": "}", "(": ")", "[": "]"}
 
 
 class Refusal:
-    """The method of a reader that normal forms need: raising an error."""
+    """The part of a reader that normal forms need: a method that raises ParseError."""
 
     def fail(self, message: str, at: int | None = None) -> NoReturn:
-        """Raises ParseError with a message; readers of texts add the line and column of `at`."""
+        """Raises ParseError with a message; a reader of text adds the line and column of the position
+        `at`.
+        """
         raise ParseError(message)
 
 
 class HloCursor(cursor.Cursor, Refusal):
-    """A position in an HLO text: words, numbers, strings and other common elements."""
+    """A position in an HLO text, with methods to read words, numbers, strings and other common elements."""
 
     blanks = cursor.always(ascii_regex(BLANK))
     next_token = TOKEN.match
@@ -56,7 +58,7 @@ class HloCursor(cursor.Cursor, Refusal):
         self._counted = (0, 1)  # an offset and its line
 
     def line_of(self, at: int) -> int:
-        """The line of an offset; takes time linear in the distance from the previous query."""
+        """The line number of an offset; the time is linear in the distance from the previous offset."""
         before, line = self._counted
         count = self.text.count
         line += count("\n", before, at) if at >= before else -count("\n", at, before)
@@ -66,21 +68,24 @@ class HloCursor(cursor.Cursor, Refusal):
     # Words and numbers.
 
     def word(self, what: str = "a name") -> str:
-        """Reads a name; `what` says in the error what was expected."""
+        """Reads a name; `what` names the wanted text in the error message."""
         return self.take(_NAME, what)[1]
 
     def name(self, what: str = "a name") -> str:
-        """A name, optionally after %."""
+        """Reads a name, with or without %."""
         return self.take(_PERCENT_NAME, what)[1]
 
     def integer(self, what: str = "an integer") -> int:
-        """Reads an integer of 64 bits, with a sign or not."""
+        """Reads a signed integer of 64 bits."""
         found = self.take(_INTEGER, what)
         return self.as_int64(found[1], found.start(1))
 
     def as_int64(self, digits: str, at: int) -> int:
-        """Returns the value of digits; fails at `at` when it does not fit in 64 bits."""
-        # The length is looked at first: int() of a long text takes quadratic time, and Python refuses it.
+        """Returns the value of digits; raises ParseError for the position `at` if it does not fit in 64
+        bits.
+        """
+        # int() is called for short texts only: for a long one it takes quadratic time, and Python limits the
+        # length.
         if not digits.removeprefix("-").isdigit():
             self.fail(f"expected an integer, found '{digits[:40]}'", at)
         value = int(digits) if len(digits) < 40 else INT64_MAX + 1
@@ -89,7 +94,7 @@ class HloCursor(cursor.Cursor, Refusal):
         return value
 
     def real(self) -> float:
-        """Reads a number as a float: with a point, an exponent, `inf` and `nan`, too."""
+        """Reads a number as a float; a point, an exponent, `inf` and `nan` are allowed."""
         return float(self.take(_REAL, "a number")[1])
 
     def boolean(self) -> bool:
@@ -101,11 +106,11 @@ class HloCursor(cursor.Cursor, Refusal):
         return found in ("true", "1")
 
     def quoted(self) -> str:
-        """Reads a string in double quotes; gives its text without escapes."""
+        """Reads a string in double quotes; returns it with escapes replaced."""
         return unescape(self.take(_STRING, "a string in quotes")[1][1:-1])
 
     def integers(self) -> tuple[int, ...]:
-        """{1,0,2}"""
+        """Reads integers in braces, such as {1,0,2}."""
         found = self.match(_INTEGERS)
         if found is not None:
             inside = found[1]
@@ -117,7 +122,9 @@ class HloCursor(cursor.Cursor, Refusal):
         return tuple(self.listed("{", self.integer, "}"))
 
     def raw(self) -> str:
-        """The uninterpreted text of an attribute's value: up to a comma or line end outside of brackets."""
+        """Reads the text of an attribute's value without interpreting it: up to a comma or line end outside
+        of brackets.
+        """
         start = end = self.skip()
         text = self.text
         open_: list[str] = []
@@ -129,7 +136,7 @@ class HloCursor(cursor.Cursor, Refusal):
                 if not open_:
                     break
                 if open_.pop() != token:
-                    self.fail(f"'{token}' closes what it did not open", end)
+                    self.fail(f"'{token}' does not close the bracket that was opened last", end)
             elif not open_ and (token == "," or "\n" in token or token.startswith("//")):
                 break
             end = found.end()
@@ -146,7 +153,7 @@ _SIMPLE = {"n": "\n", "r": "\r", "t": "\t", "a": "\a", "b": "\b", "f": "\f", "v"
 
 
 def unescape(text: str) -> str:
-    """The text with C escapes replaced; escaped bytes above 127 are read as UTF-8."""
+    """Replaces the C escapes in a text; escaped bytes above 127 are decoded as UTF-8."""
     if "\\" not in text:
         return text
     found = _UNESCAPE.sub(unescaped, text)
@@ -160,7 +167,7 @@ _BYTES = ascii_regex("[\udc80-\udcff]")
 
 
 def unescaped(found: re.Match[str]) -> str:
-    """The character of an escape; a byte above 127 as a surrogate."""
+    """The character that an escape stands for; a byte above 127 becomes a surrogate."""
     code = found[1]
     if code[0] in "01234567":
         value = int(code, 8) & 0xFF

@@ -1,4 +1,4 @@
-"""Values as HLO text: {1, 2.5, nan}, { { 1, 2 }, { 3, 4 } }, (1, -2), nan(0x1)."""
+"""Prints values as HLO text: {1, 2.5, nan}, { { 1, 2 }, { 3, 4 } }, (1, -2), nan(0x1)."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from axla.core.literal import ElidedLiteral, Literal
 from axla.core.shape import Shape
 
 SHORT = 10
-"""Longer constants are written {...} unless values are asked for."""
+"""Constants with more elements are printed as {...} unless all values are wanted."""
 
 SPLAT = 1024
-"""Of longer constants of zeros only one is written."""
+"""For a constant of zeros with more elements, only one is printed."""
 
 _MANTISSA = {
     "f64": 52, "f32": 23, "f16": 10, "bf16": 7, "f8e5m2": 2, "f8e4m3": 3, "f8e3m4": 4, "f8e4m3fn": 3,
@@ -25,11 +25,11 @@ PAYLOAD_BITS = {name: _MANTISSA[name] for name in ("f64", "f32", "f16", "bf16", 
 """Mantissa bits of the float types whose NaNs carry payloads."""
 
 _SHORTEST = {"f64": 15, "f32": 6}
-"""Digits to try first, where these may already tell a value from its neighbours."""
+"""The digits to try first; they are often enough to distinguish a value from its neighbours."""
 
 
 def constant_text(literal: Literal, *, values: bool) -> str:
-    """The text between the parentheses of `constant(...)`; `values`: with all values."""
+    """The text between the parentheses of `constant(...)`. Without `values`, long constants are {...}."""
     if isinstance(literal, ElidedLiteral):
         return "{...}"
     if not values and (not isinstance(literal.shape, Shape) or literal.shape.size > SHORT):
@@ -43,10 +43,10 @@ def literal_text(literal: Literal) -> str:
         return "{...}"
     shape = literal.shape
     if not isinstance(shape, Shape):
-        # Not deeper than the parser lets tuple shapes be.
+        # The recursion is bounded, since the parser limits the nesting of tuple shapes.
         return "( " + ", ".join(map(literal_text, literal.elements)) + " )"
     if shape.size > SPLAT and not literal.array.view(np.uint8).any():
-        # A value without braces is the first element, and what is not written is zero: in XLA too.
+        # In XLA's parser, too, a value without braces is the first element, and the others are zero.
         return element_texts(shape.dtype, literal.array.reshape(-1)[:1])[0]
     if shape.dtype.is_pred and not shape.dims:
         return "true" if literal.array else "false"
@@ -55,7 +55,9 @@ def literal_text(literal: Literal) -> str:
 
 
 def _braced(texts: list[str], dims: tuple[int, ...]) -> str:
-    """Nests rows in braces, from the inside out: iterative, since ranks may be high."""
+    """Nests the texts of elements in braces, from the innermost dimension to the outermost: without
+    recursion, since ranks may be high.
+    """
     rank = len(dims)
     if rank == 0:
         return texts[0]

@@ -1,7 +1,7 @@
-"""Literals as text: {{1, 2}, {3, 4}}, (1.5, {true}), nan(0x1), {...}.
+"""Parses literals: {{1, 2}, {3, 4}}, (1.5, {true}), nan(0x1), {...}.
 
-Numbers are read in bulk, and the structure is checked against the shape before an array is created: the
-memory used is never larger than the text.
+Numbers are converted in bulk. The structure is checked against the shape before an array is created, so that
+an array is never larger than the text.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ _NUMBER = ascii_regex(r"-?(?:\d++\.?+\d*+|\.\d++)(?:[eE][+-]?\d++)?+")
 _INT = ascii_regex(r"-?\d++")
 _NAN = ascii_regex(r"(-?)nan(?:\(0x([0-9a-fA-F]++)\))?+")
 MAX_SPLATS = 1 << 29
-"""How many bytes single values, or values that are left out, may fill in a text: `f32[1024] constant(0)` is
-the first of 1024 elements.
+"""The most bytes that constants written as one value, or elided, may take in a text: `f32[1024] constant(0)`
+takes 4096.
 """
 
 _ELIDED = ascii_regex(BLANK + r"\{" + BLANK + r"\.\.\." + BLANK + r"\}")
 
 
 def read_literal(cursor: ShapeCursor, shape: AnyShape) -> Literal:
-    """The literal of a shape at the cursor."""
+    """Reads the literal of a shape at the cursor."""
     if shape.is_unbounded:
-        cursor.fail(f"the sizes of a constant are known, found {show(shape)}")
+        cursor.fail(f"the sizes of a constant must be known, found {show(shape)}")
     if cursor.match(_ELIDED):
         if cursor.fills and isinstance(shape, Shape):
             return _made_up(cursor, shape)
@@ -56,7 +56,7 @@ def read_literal(cursor: ShapeCursor, shape: AnyShape) -> Literal:
     array = _array(cursor, shape.dtype, texts, places)
     try:
         if array.size == 1 != shape.size:
-            # As XLA reads it: one value without braces is the first element, and the others are zero.
+            # As in XLA, one value without braces is the first element, and the others are zero.
             single, array = array[0], np.zeros(shape.size, array.dtype)
             array[0] = single
         array = array.reshape(shape.dims)
@@ -67,8 +67,8 @@ def read_literal(cursor: ShapeCursor, shape: AnyShape) -> Literal:
 
 
 def _made_up(cursor: ShapeCursor, shape: Shape) -> Literal:
-    """The values that XLA's parser generates for elided constants: numbers that continue from constant to
-    constant.
+    """The literal that XLA's parser generates for an elided constant: consecutive numbers, continued in the
+    next constant.
     """
     _bound_bytes(cursor, shape, "without values")
     words, rest = divmod(shape.byte_size, 4)
@@ -76,7 +76,8 @@ def _made_up(cursor: ShapeCursor, shape: Shape) -> Literal:
     cursor.made_up = (first + words, odd + rest)
     data = np.zeros(shape.byte_size, np.uint8)
     data[: 4 * words].view(np.uint32)[:] = np.arange(first, first + words)
-    data[words : words + rest] = np.arange(odd, odd + rest)  # there, and not at the end
+    # XLA writes them at the byte with the index `words`, not at the end
+    data[words : words + rest] = np.arange(odd, odd + rest)
     data &= (1 << (1 if shape.dtype.is_pred else min(shape.dtype.bits, 8))) - 1
     return Literal(shape, data.view(shape.dtype.numpy).reshape(shape.dims))
 
@@ -100,7 +101,9 @@ def _read_tuple(cursor: ShapeCursor, shape: TupleShape) -> Literal:
 
 
 def _read_elements(cursor: ShapeCursor, shape: Shape) -> tuple[list[str], tuple[int, int]]:
-    """The texts of an array's elements and their positions. Checks braces against the sizes."""
+    """Reads the texts of an array's elements, and the (start, end) of the literal. Checks the braces against
+    the sizes.
+    """
     start = cursor.skip()
     text = cursor.text
     rank, dims = shape.rank, shape.dims
@@ -226,7 +229,7 @@ def _floats(dtype: DType, texts: Sequence[str]) -> np.ndarray:
             raise _BadElement(t, f"is not a number, but the literal is of {dtype}")
     with np.errstate(all="ignore"):
         array = values.astype(dtype.numpy)
-        if dtype is F8E8M0FNU:  # ml_dtypes rounds what is just above the least value away from it
+        if dtype is F8E8M0FNU:  # ml_dtypes rounds values just above the smallest one up
             array.view(np.uint8)[(values >= 2.0**-128) & (values < 1.5 * 2.0**-127)] = 0
         bad = np.flatnonzero(finite & ~np.isfinite(array.astype(np.float64)))
     if bad.size:
@@ -240,7 +243,7 @@ def _floats(dtype: DType, texts: Sequence[str]) -> np.ndarray:
 def _set_nans(
     dtype: DType, array: np.ndarray, nans: list[tuple[int, re.Match[str]]], texts: Sequence[str]
 ) -> None:
-    """Writes signs and payloads of NaNs as bits."""
+    """Writes the signs and payloads of the NaNs into the bits of an array."""
     mantissa = PAYLOAD_BITS.get(dtype.name)
     bits = array.view(f"u{array.dtype.itemsize}")
     for n, found in nans:

@@ -28,12 +28,13 @@ _EXECUTION_THREAD = ascii_regex(BLANK + "," + BLANK + "execution_thread" + BLANK
 
 
 def parse_hlo(text: str, *, exact: bool = False, elided: str = "keep", file: str = "") -> Module:
-    """The module in a text.
+    """Parses HLO text to a module.
 
     The text may lack the HloModule line, or consist of instructions only, without a computation around them.
-    ParseError says where it is wrong. `exact` is for text printed by axla: complex numbers are then read
-    literally (see literals). Elided constants, `{...}`, are parsed and printed, but do not run; elided="fill"
-    gives them the numbers that XLA's parser generates, with a warning. `file` is used in messages.
+    Raises ParseError with the position for malformed text. `exact` is for text that axla printed: a complex
+    number with a NaN is then read literally (see literals.py). Elided constants, `{...}`, are parsed and
+    printed, but do not run; elided="fill" gives them the numbers that XLA's parser generates, with a warning.
+    `file` is used in messages.
     """
     if elided not in ("keep", "fill"):
         raise InvalidArgument(f"parse: elided={elided!r}; there are 'keep', 'fill'")
@@ -43,7 +44,7 @@ def parse_hlo(text: str, *, exact: bool = False, elided: str = "keep", file: str
         try:
             module = parser.parse()
         except RecursionError:
-            # Nesting is bounded; the caller's own stack was nearly full.
+            # The parser bounds nesting, so it was the caller that had nearly filled the stack.
             parser.fail("nested too deeply for what is left of Python's stack")
     if parser.made_up != (0, 0):
         warnings.warn(f"module {module.name}: constants {{...}} hold numbers that were made up", stacklevel=4)
@@ -60,10 +61,10 @@ def looks_like_hlo(text: str) -> bool:
 
 
 class Parser(InstructionCursor):
-    """Reads one module."""
+    """The parser of a module: it reads the header and the computations."""
 
     def parse(self) -> Module:
-        """Reads the text as a module: with a header, computations alone, or lone instructions."""
+        """Reads a module: with a header, as computations without one, or as instructions only."""
         header = read_header(self)
         if header is not None:
             self.module = Module(header[0], header[1])
@@ -80,7 +81,7 @@ class Parser(InstructionCursor):
         return self.module
 
     def _computations(self) -> Computation:
-        """Reads all computations; returns the entry: the one marked so, else the last."""
+        """Reads all computations; returns the entry, which is marked ENTRY, or else the last one."""
         entry: Computation | None = None
         marked = False
         while not self.at_end():
@@ -97,8 +98,8 @@ class Parser(InstructionCursor):
         return entry
 
     def _lone_instructions(self) -> Computation:
-        """A text of instructions only: they form the entry, whose last instruction is the root if none is
-        marked.
+        """Reads a text of instructions only. They form the entry; its root is the one marked ROOT, or else
+        the last one.
         """
         self.invents_operands = True
         return self._body("_", self.at_end)
@@ -120,7 +121,7 @@ class Parser(InstructionCursor):
         return computation
 
     def inline_computation(self) -> Computation:
-        """{ instructions }, instead of the name of a computation."""
+        """Reads `{ instructions }`, which may stand instead of the name of a computation."""
         target, scope = self.target, self.scope
         with self.inside("inline computations"):
             self.expect("{")
@@ -130,12 +131,12 @@ class Parser(InstructionCursor):
         return computation
 
     def short_form(self, name: str, shape: AnyShape | None, opcode: str, at: int) -> Instruction:
-        """Reads a part of an asynchronous call in its short form, behind `call-start(`, and adds it."""
+        """Reads an instruction of an asynchronous call in short form, after `call-start(`, and adds it."""
         return read_short_form(self, name, shape, opcode, at)
 
     def _rename(self, read: Sequence[tuple[Computation, str, dict[str, Instruction]]]) -> None:
-        """Renames computations with equal names: the first keeps its name; in XLA, the one that ends
-        first.
+        """Makes the names of computations and instructions unique. Of equal names the first stays; as in XLA,
+        the computation that ends first is the first.
         """
         instructions = [
             (inst, _ANONYMOUS.sub(".anon", name)) for _, _, scope in read for name, inst in scope.items()
@@ -146,7 +147,9 @@ class Parser(InstructionCursor):
         self, name: str, at_end: Callable[[], bool] | None = None,
         shape: ProgramShape | None = None, shape_at: int = 0,
     ) -> Computation:  # fmt: skip
-        """Reads instructions up to and including the closing brace (or the end of the text)."""
+        """Reads the instructions of a computation up to and including the closing brace, or until
+        `at_end()`.
+        """
         computation = self.module.add_computation(name)
         self.target, self.scope = computation, {}
         root: Instruction | None = None
@@ -165,7 +168,7 @@ class Parser(InstructionCursor):
         self._check_parameters(computation, begin)
         if shape is not None and not compatible(shape.result, computation.root.shape):
             found = show(computation.root.shape)
-            message = f"computation {name} gives {show(shape.result)}, but its root is {found}"
+            message = f"computation {name} returns {show(shape.result)}, but its root is {found}"
             self.fail(message, shape_at)
         return computation
 
@@ -177,7 +180,7 @@ class Parser(InstructionCursor):
                 self.fail(f"computation {computation.name} has {problem}", at)
 
     def _schedule(self) -> None:
-        """A scheduled module runs in text order; fused computations have no order."""
+        """Sets the schedule of a scheduled module: the order of the text. Fused computations have none."""
         fused = {
             called
             for computation in self.module.computations

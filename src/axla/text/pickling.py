@@ -1,4 +1,4 @@
-"""Modules pickle as text with all values; importing this makes it so."""
+"""Makes modules picklable when it is imported: they pickle as HLO text with all values."""
 
 from __future__ import annotations
 

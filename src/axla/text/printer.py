@@ -1,8 +1,8 @@
-"""Modules as HLO text, as XLA prints them.
+"""Prints modules as HLO text, like XLA.
 
-`print_module(module)` gives what XLA's default options give: results with layouts, operands as names,
-constants of more than ten elements (and all tuples) as {...}. With `print_large_constants=True` the text
-holds all values and reads back as the same module.
+`print_module(module)` prints like XLA with its default options: results with layouts, operands as names,
+constants of more than ten elements (and all tuples) as {...}. With `print_large_constants=True` the text has
+all values and parses to the same module.
 """
 
 from __future__ import annotations
@@ -148,8 +148,8 @@ class _Printer:
         return ", ".join((head, *parts)) if parts else head
 
     def asynchronous(self, inst: Instruction) -> tuple[str, list[str]]:
-        """Opcode and attributes of a part of an asynchronous call; that of a single instruction is printed
-        under its name.
+        """Returns the opcode and attributes of an instruction of an asynchronous call. A call that only
+        applies one instruction is printed under its opcode: `add-start`.
         """
         stage = inst.op.opcode
         parts = self.attributes(inst.op) if self.options.print_extra_attributes else []
@@ -193,7 +193,7 @@ class _Printer:
             if value is None or (value == attribute.default and not attribute.always):
                 continue
             if isinstance(value, Window) and not value.size and attribute.default is not None:
-                continue  # of a custom call it is written
+                continue  # only a custom call, whose default is None, has an empty window in the text
             text = codec.encode(value)
             if not self.options.print_percent and attribute.name in op.computation_fields:
                 text = text.replace("%", "")
@@ -224,7 +224,9 @@ class _Printer:
 
 
 def wrapped(start: Instruction) -> Computation | None:
-    """The computation of an asynchronous call that applies one instruction to the operands; else None."""
+    """The computation that an async-start calls, if it only applies one instruction to its parameters; else
+    None.
+    """
     (called,) = start.op.computations()
     plain = len(called.instructions) == len(called.parameters) + 1
     return called if plain and called.root.operands == tuple(called.parameters) else None
@@ -239,10 +241,10 @@ HEADER_ORDER = (
     "origin_recovery_table",
 )  # fmt: skip
 TABLES = ("FileNames", "FunctionNames", "FileLocations", "StackFrames")
-"""Tables of text behind the header, kept in `ModuleConfig.more`."""
+"""Tables of text after the header, kept in `ModuleConfig.more`."""
 
 _LATE = ("statistics", "origin", "original_value")
-"""Attributes kept as text that stand behind sharding and its like."""
+"""Attributes kept as text that are printed after the sharding and control predecessors."""
 
 _ATTRIBUTES: dict[type[Op], list[tuple[Any, Codec]]] = {}
 
@@ -257,7 +259,7 @@ def _attributes_of(op: type[Op]) -> list[tuple[Any, Codec]]:
 
 
 def _numbered(texts: list[str]) -> str:
-    """Comma-separated texts, with an index comment at every fifth one."""
+    """Joins texts with commas, with an index comment before every fifth one."""
     if len(texts) <= 5:
         return ", ".join(texts)
     return ", ".join(f"/*index={n}*/{t}" if n and n % 5 == 0 else t for n, t in enumerate(texts))
@@ -269,7 +271,7 @@ def _alias_text(alias: Alias) -> str:
 
 
 def location_text(location: SourceLocation) -> str:
-    """The `metadata={...}` of an instruction, without the braces."""
+    """The text of an instruction's `metadata={...}` without the braces."""
     parts = []
     for name in ("op_type", "op_name", "source_file"):
         value = getattr(location, name)

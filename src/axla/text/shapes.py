@@ -1,6 +1,8 @@
-"""Shapes, layouts and program shapes as text.
+"""Parses shapes, layouts and program shapes:
 
-f32[2,<=3,?]{2,1,0:T(8,128)S(1)} (f32[], /*index=1*/token[]) (x: f32[2]) -> f32[]
+f32[2,<=3,?]{2,1,0:T(8,128)S(1)}
+(f32[], /*index=1*/token[])
+(x: f32[2]) -> f32[]
 """
 
 from __future__ import annotations
@@ -41,7 +43,7 @@ _BUFFER = ascii_regex(BLANK + r"b\(")
 
 
 def parse_shape(text: str) -> AnyShape:
-    """Parses a shape; ParseError for other text, or text after it."""
+    """Parses a shape; raises ParseError for malformed text, or for text after the shape."""
     cursor = ShapeCursor(text)
     shape = cursor.shape()
     cursor.end("the shape")
@@ -61,7 +63,7 @@ def compatible(a: AnyShape, b: AnyShape) -> bool:
 
 
 def parse_program_shape(text: str) -> ProgramShape:
-    """`(f32[2]{0}, s32[]) -> f32[]`, as in entry_computation_layout; the parameters may have names."""
+    """Parses a program shape, such as `(f32[2]{0}, s32[]) -> f32[]`; the parameters may have names."""
     cursor = ShapeCursor(text)
     shape = cursor.program_shape()
     cursor.end("the program shape")
@@ -73,11 +75,11 @@ class ShapeCursor(HloCursor):
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
-        self.exact = False  # a text of our own: complex numbers are what they say
-        self.splat_bytes = 0  # what constants of one value take, so far
-        self.file = ""  # with a colon, for messages
+        self.exact = False  # whether the text is axla's: complex numbers with a NaN are then read literally
+        self.splat_bytes = 0  # bytes of constants written as one value or elided, so far
+        self.file = ""  # the name of the file and a colon, for messages
         self.fills = False  # whether constants {...} get values
-        self.made_up: tuple[int, int] = (0, 0)  # how many words, and single bytes, they have so far
+        self.made_up: tuple[int, int] = (0, 0)  # the next word and the next byte to fill such a constant with
         self._shapes: dict[str, AnyShape] = {"token[]": TOKEN, "opaque[]": OPAQUE}
 
     def shape(self) -> AnyShape:
@@ -124,7 +126,7 @@ class ShapeCursor(HloCursor):
         return Shape(dtype, dims, dynamic, layout)
 
     def _buffer(self) -> BufferShape:
-        """b(f32[2]{0}), behind b("""
+        """Reads the rest of a buffer shape, such as b(f32[2]{0}), after `b(`."""
         at = self.skip()
         array = None if self.peek("(") or self.match(_BUFFER) else self._array()
         if not isinstance(array, Shape):
@@ -152,7 +154,7 @@ class ShapeCursor(HloCursor):
                 return dims, dynamic
 
     def layout(self, rank: int) -> Layout:
-        """{1,0:T(8,128)S(1)}, the layout of an array with this rank."""
+        """Reads the layout of an array of this rank, such as {1,0:T(8,128)S(1)}."""
         start = self.skip()
         self.expect("{")
         minor_to_major: list[int] = []
@@ -209,7 +211,7 @@ class ShapeCursor(HloCursor):
         return tuple(configs)
 
     def _read_in_brackets(self, key: str) -> int | str:
-        """A number, a type or a shape."""
+        """Reads the value of a layout attribute in parentheses: a number, an element type or a shape."""
         self.expect("(")
         at = self.skip()
         found: int | str
@@ -226,7 +228,7 @@ class ShapeCursor(HloCursor):
         return found
 
     def program_shape(self) -> ProgramShape:
-        """(a: f32[], b: f32[]) -> f32[]; names may be left out."""
+        """Reads a program shape, such as (a: f32[], b: f32[]) -> f32[]; names may be left out."""
         names: list[str] = []
         shapes: list[AnyShape] = []
         self.expect("(", "to begin the parameters")

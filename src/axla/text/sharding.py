@@ -1,4 +1,4 @@
-"""Shardings, meshes and groups of replicas, read from text."""
+"""Parses shardings."""
 
 from __future__ import annotations
 
@@ -23,12 +23,14 @@ _METADATA = ascii_regex(BLANK + r"metadata\s*+=")
 
 @lru_cache(maxsize=1024)
 def read_sharding(text: str) -> Sharding | None:
-    """The sharding between the braces of sharding={...}; None for nothing. InvalidArgument for other text."""
+    """Parses the sharding between the braces of sharding={...}; None if it is empty. Raises InvalidArgument
+    for malformed text.
+    """
     cursor = _ShardingCursor(text)
     if not cursor.peek("{"):
         result = cursor.single()
     else:
-        # A tuple: the list that stands between the outer braces, one sharding per leaf.
+        # A tuple: a list between the outer braces, with one sharding per leaf.
         parts = []
         while True:
             cursor.expect("{")
@@ -64,7 +66,7 @@ class _ShardingCursor(HloCursor):
             return self._tiled(self._numbers(found[1]))
         found = self.match(_WORD)
         if found is None:
-            self.fail(f"found {self.saw()}")
+            self.fail(f"expected the kind of a sharding, found {self.saw()}")
         if found[1] != "maximal":
             return found[1]
         if self.match(_DEVICE) is None:
@@ -75,9 +77,11 @@ class _ShardingCursor(HloCursor):
         return tuple(self.as_int64(n.strip(), 0) for n in text.split(",")) if text.strip() else ()
 
     def _tiled(self, dims: tuple[int, ...]) -> str | Tiles:
-        """After devices=[dims]: the devices, and the roles of the dimensions after the array's own."""
+        """Reads the devices after devices=[dims], and the kinds of the dimensions that follow those of the
+        array.
+        """
         if 0 in dims:
-            self.fail("a size of 0; there is a tile in every dimension")
+            self.fail("the number of tiles in a dimension is 0, wanted at least 1")
         devices: DeviceOrder | None = read_iota(self, "<=")
         if devices is None:
             found = self.match(_LIST)
@@ -101,7 +105,7 @@ class _ShardingCursor(HloCursor):
         return kinds
 
     def _mesh(self) -> MeshTiles:
-        """Behind `mesh`: ['x'=2], [{'x'}, {}], manual={'y'}."""
+        """Reads what follows `mesh`, such as ['x'=2], [{'x'}, {}], manual={'y'}."""
         mesh, dims, sets = read_mesh(self), [], []
         self.accept(",")
         names = dict(mesh.axes)
@@ -118,7 +122,7 @@ class _ShardingCursor(HloCursor):
         while self.accept(",") and not self.peek("metadata"):
             kind = self.word()
             if kind not in SUBGROUPS:
-                self.fail(f"'{kind}' is nothing that a sharding has")
+                self.fail(f"'{kind}' is not one of {', '.join(SUBGROUPS)}")
             self.expect("=")
             sets.append((kind, axes()))
         return MeshTiles(mesh, tuple(dims), tuple(sets))

@@ -1,4 +1,4 @@
-"""Asynchronous calls of one instruction, written under its name: add-start, add-done."""
+"""Parses asynchronous calls of one instruction, which are written with its opcode: add-start, add-done."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from axla.text.instructions import InstructionCursor, schema_of
 def read_short_form(
     cursor: InstructionCursor, name: str, shape: AnyShape | None, opcode: str, at: int
 ) -> Instruction:
-    """The instruction behind `opcode(`."""
+    """Reads an instruction in short form, after `opcode(`, and adds it."""
     base, _, stage = opcode.rpartition("-")
     if stage == "start":
         return _read_start(cursor, name, shape, base, at)
@@ -54,7 +54,7 @@ def _read_start(
     cursor.target = inner
     root = cursor.checked(schema, fields, tuple(given), parts[1], "async_wrapped", NO_EXTRA, at)
     inner.set_root(root)
-    # It is not printed, and yet takes its name: the opcode.
+    # The computation is not printed, but its root takes part in the naming, under the name of its opcode.
     cursor.inlined.append((inner, "async_computation", {base: root}))
     cursor.target = outer
     start_fields["calls"] = inner

@@ -11,7 +11,7 @@ _ESCAPES = {"\n": "\\n", "\r": "\\r", "\t": "\\t", '"': '\\"', "'": "\\'", "\\":
 
 
 def escape(text: str) -> str:
-    """Escapes characters that are not printable ASCII as in C, byte by byte in UTF-8."""
+    """Escapes all characters that are not printable ASCII, as in C, byte by byte of their UTF-8."""
     return _NEEDS_ESCAPE.sub(_escaped, text)
 
 
@@ -32,7 +32,7 @@ _JSON_PART = ascii_regex(r'"(?:[^"\\]|\\[\s\S])*+"|[{}]|[^"{}]++')
 
 
 def is_braced(text: str) -> bool:
-    """Whether a text is a single balanced {...}: such values are written without quotes."""
+    """Whether a text is a single balanced {...}, which is written without quotes."""
     if not text.startswith("{") or not text.endswith("}"):
         return False
     depth = pos = 0
@@ -48,10 +48,10 @@ def is_braced(text: str) -> bool:
 
 
 def quote_unless_braced(text: str) -> str:
-    """A string in quotes, but text in braces as it is (`{mode=default}`)."""
+    """The text in quotes; a text in braces (`{mode=default}`) as it is."""
     return text if is_braced(text) else quote(text)
 
 
 def named_values(pairs: tuple[tuple[str, str], ...]) -> str:
-    """{a="x",b={"json": 1}}"""
+    """The text of named values, such as {a="x",b={"json": 1}}."""
     return "{" + ",".join(f"{name}={quote_unless_braced(value)}" for name, value in pairs) + "}"

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from bisect import bisect_left
 from collections.abc import Callable
 from typing import Any
 
@@ -31,6 +32,8 @@ from axla.tools.trial_options import add_trial, question_of, trials_of
 OWN = ("cpu", "one-lane", "interpreter")
 """Backends whose kernels can be run alone."""
 THREADS = (1, 2, 4)
+MOST_RUNS, MOST_FIRINGS = 1 << 12, 1 << 20
+"""Of passes, and of rules in one: more are not looked through."""
 AGAIN = 5
 """Runs that show whether results depend on chance."""
 COLLECTIVES = (
@@ -99,6 +102,13 @@ class _Search:
     def call(self, what: str, function: Callable[..., Any], *arguments: Any) -> Any:
         self.show(what)
         return self.trials.call(function, *arguments)
+
+    def tried(self, otherwise: Any, what: str, function: Callable[..., Any], *arguments: Any) -> Any:
+        """What a call gives, or `otherwise` where it fails."""
+        try:
+            return self.call(what, function, *arguments)
+        except AxlaError:
+            return otherwise
 
     def found(self, culprit: str, name: str = "", **more: Any) -> Verdict:
         return Verdict(culprit, name, outcome=self.failure, evidence=tuple(self.evidence), **more)
@@ -212,25 +222,22 @@ class _Search:
                 return None
             question, full = strict, checked
         self.evidence.append(f"the interpreter, after passes: {full}")
-        if (
-            full.kind in ("crash", "hang", "error")
-            and full.stage.startswith("pass ")
-            or "pass '" in full.text
-        ):
-            name = full.stage.removeprefix("pass ") if full.stage.startswith("pass ") else _quoted(full.text)
+        in_pass = full.kind in ("crash", "hang", "error") and full.stage.startswith("pass ")
+        if in_pass or "pass '" in full.text:
+            name = full.stage.removeprefix("pass ") if in_pass else _quoted(full.text)
             return self.rule_of(name, None, question, full)
         try:
             runs: list[PassRun] = self.call("passes", work.runs_of, self.text, question)
         except (Ended, AxlaError) as error:
             return self.found("pass", _quoted(str(error)))
-        low, high = 0, len(runs)  # right after `low` runs, wrong after `high`
         if self.passes_fail("required passes", question.but(limit=0)).failed:
             return self.required(question, runs)
-        while high - low > 1:
-            middle = (low + high) // 2
-            wrong = self.passes_fail(f"{middle} of {len(runs)} passes", question.but(limit=middle)).failed
-            low, high = (low, middle) if wrong else (middle, high)
-        return self.rule_of(runs[high - 1].name, high, question, full)
+
+        def fails(number: int) -> bool:
+            return self.passes_fail(f"{number} of {len(runs)} passes", question.but(limit=number)).failed
+
+        first = _first(fails, len(runs))
+        return self.rule_of(runs[first - 1].name, first, question, full)
 
     def passes_fail(self, what: str, question: Question) -> Outcome:
         try:
@@ -262,37 +269,28 @@ class _Search:
             asked = question.but(limit=limit, fuel=fuel)
             return self.passes_fail(f"{name}, {fuel} firings", asked).failed
 
-        right, wrong = 0, 1
-        while wrong < 1 << 20 and not fails(wrong):
-            right, wrong = wrong, wrong * 2
-        if wrong >= 1 << 20 or fails(0):  # no firing changes anything: what it does besides is wrong
+        if (
+            fails(0) or (wrong := _first(fails, MOST_FIRINGS)) == MOST_FIRINGS
+        ):  # no firing changes anything: what it does besides is wrong
             return self.found("pass", name, change=self.change(question, limit, None, None))
-        while wrong - right > 1:
-            middle = (right + wrong) // 2
-            right, wrong = (right, middle) if fails(middle) else (middle, wrong)
         asked = question.but(limit=limit, fuel=wrong)
-        try:
-            last = self.call("the firing", work.runs_of, self.text, asked)[limit - 1].last
-        except (Ended, AxlaError):
-            last = ""
+        runs: list[PassRun] = self.tried([], "the firing", work.runs_of, self.text, asked)
+        last = runs[limit - 1].last if runs else ""
         rule, _, instruction = last.partition(" at ")
         return self.found(
             "pass", name, rule=rule or "unknown", firing=wrong, instruction=instruction,
-            change=self.change(question, limit, right, wrong),
+            change=self.change(question, limit, wrong - 1, wrong),
         )  # fmt: skip
 
     def first_run(self, name: str, question: Question) -> int | None:
         """The number of runs of passes after which a pass has failed."""
-        low, high = 0, 1
-        while high < 1 << 12 and not self.passes_fail(f"{high} passes", question.but(limit=high)).failed:
-            low, high = high, high * 2
-        if high >= 1 << 12 or self.passes_fail("required passes", question.but(limit=0)).failed:
+
+        def fails(number: int) -> bool:
+            return self.passes_fail(f"{number} passes", question.but(limit=number)).failed
+
+        if fails(0) or (first := _first(fails, MOST_RUNS)) == MOST_RUNS:
             return None
-        while high - low > 1:
-            middle = (low + high) // 2
-            wrong = self.passes_fail(f"{middle} passes", question.but(limit=middle)).failed
-            low, high = (low, middle) if wrong else (middle, high)
-        return high
+        return first
 
     def change(self, question: Question, limit: int, right: int | None, wrong: int | None) -> str:
         """The change made by the wrong firing, or run: a diff of modules."""
@@ -332,10 +330,7 @@ class _Search:
         if problem:
             self.evidence.append(f"the verifier of programs: {problem}")
             return self.found("memory", problem.partition("\n")[0])
-        try:
-            copied = self.call("copies everywhere", work.copied_outcome, self.text, self.question)
-        except (Ended, AxlaError):
-            copied = self.failure
+        copied = self.tried(self.failure, "copies everywhere", work.copied_outcome, self.text, self.question)
         suspect, run = self.suspect()
         if not copied.failed:
             self.evidence.append("where every value is copied before it may be overwritten, it is right")
@@ -355,21 +350,23 @@ class _Search:
     def suspect(self) -> tuple[str, str]:
         """The optional pass with which the failure begins: its last firing, and its name."""
         question = self.question
-        try:
-            runs: list[PassRun] = self.call("passes", work.runs_of, self.text, question)
-        except (Ended, AxlaError):
+        runs: list[PassRun] = self.tried([], "passes", work.runs_of, self.text, question)
+        if not runs:
             return "", ""
         if self.ask("required passes", question.but(limit=0)).failed:
             self.evidence.append("it fails without optional passes, too")
             return "", ""
-        low, high = 0, len(runs)
-        while high - low > 1:
-            middle = (low + high) // 2
-            wrong = self.ask(f"{middle} of {len(runs)} passes", question.but(limit=middle)).failed
-            low, high = (low, middle) if wrong else (middle, high)
-        last = runs[high - 1]
-        self.evidence.append(f"it fails from run {high} of passes on, of {last.name}")
+        last = self.last_of(runs)
+        self.evidence.append(f"it fails from a run of {last.name} on")
         return last.last.partition(" at ")[2], last.name
+
+    def last_of(self, runs: list[PassRun]) -> PassRun:
+        """The run of a pass with which the program begins to fail."""
+
+        def fails(number: int) -> bool:
+            return self.ask(f"{number} of {len(runs)} passes", self.question.but(limit=number)).failed
+
+        return runs[_first(fails, len(runs)) - 1]
 
     def kernel(
         self, piece: ModulePiece, names: tuple[KernelName, ...], outcome: Outcome, culprit: str
@@ -379,10 +376,7 @@ class _Search:
             return self.found("collective", piece.opcode, instruction=_line(piece))
         inside = ""
         if outcome.kind == "differs" and culprit == "kernel":
-            try:
-                inside = self.call(f"inside of %{piece.name}", work.inner_outcomes, piece, self.question)
-            except (Ended, AxlaError):
-                inside = ""
+            inside = self.tried("", f"inside of %{piece.name}", work.inner_outcomes, piece, self.question)
         name = ", ".join(f"{k.name}, a {k.kind} kernel" for k in names) or "code in registers"
         return self.found(
             culprit, name, instruction=inside or _line(piece), change=piece.text,
@@ -394,25 +388,24 @@ class _Search:
     def slow(self) -> Verdict:
         """The optional pass with which slowness begins; otherwise the step that takes longest."""
         question = self.question
-        rows = self.asked_rows()
+        rows: list[str] = self.tried([], "the profile", work.slowest, self.text, question)
         self.evidence += rows
         if self.ask("required passes", question.but(limit=0)).kind == "slow":
             self.evidence.append("without optional passes it is slow, too")
             return self.found("kernel", rows[0] if rows else "")
         runs: list[PassRun] = self.call("passes", work.runs_of, self.text, question)
-        low, high = 0, len(runs)
-        while high - low > 1:
-            middle = (low + high) // 2
-            wrong = self.ask(f"{middle} of {len(runs)} passes", question.but(limit=middle)).kind == "slow"
-            low, high = (low, middle) if wrong else (middle, high)
-        last = runs[high - 1]
+        last = self.last_of(runs)
         return self.found("pass", last.name, instruction=last.last.partition(" at ")[2])
 
-    def asked_rows(self) -> list[str]:
-        try:
-            return self.call("the profile", work.slowest, self.text, self.question)
-        except (Ended, AxlaError):
-            return []
+
+def _first(wrong: Callable[[int], bool], most: int) -> int:
+    """The smallest number from 1 on that is wrong, as all above it are; `most`, which is not asked, if all
+    below it are right.
+    """
+    right, high = 0, 1
+    while high < most and not wrong(high):
+        right, high = high, high * 2
+    return right + 1 + bisect_left(range(right + 1, min(high, most)), True, key=wrong)
 
 
 def _line(piece: ModulePiece) -> str:

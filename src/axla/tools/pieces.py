@@ -70,13 +70,13 @@ class Recorder(Limit):
         self.found: list[PassRun] = []
         self._before = 0
 
-    def wants(self, step: Pass, module: Module, session: rewrite.RuleRun) -> bool:
+    def wants(self, step: Pass, module: Module, session: rewrite.RuleSession) -> bool:
         """Whether the pass is to run; records which rules fired before."""
         stage(f"pass {step.name}")
         self._before = sum(session.firings.values())
         return super().wants(step, module, session)
 
-    def ran(self, step: Pass, module: Module, session: rewrite.RuleRun, changed: bool) -> None:
+    def ran(self, step: Pass, module: Module, session: rewrite.RuleSession, changed: bool) -> None:
         """Records a run of a pass: whether it changed the module, and which rules fired."""
         super().ran(step, module, session, changed)
         fired = sum(session.firings.values()) - self._before
@@ -119,12 +119,12 @@ class _Snapshot(Recorder):
         super().__init__(limit, fuel)
         self.at, self.text = at, ""
 
-    def wants(self, step: Pass, module: Module, session: rewrite.RuleRun) -> bool:
+    def wants(self, step: Pass, module: Module, session: rewrite.RuleSession) -> bool:
         if self.runs == self.at and not self.text:
             self.text = module.to_string()
         return super().wants(step, module, session)
 
-    def ran(self, step: Pass, module: Module, session: rewrite.RuleRun, changed: bool) -> None:
+    def ran(self, step: Pass, module: Module, session: rewrite.RuleSession, changed: bool) -> None:
         super().ran(step, module, session, changed)
         if self.runs == self.at:
             self.text = module.to_string()
@@ -477,7 +477,7 @@ def inner_outcomes(piece: ModulePiece, question: Question) -> str:
 class _Copies(driver.Observer):
     """Copies every value before it may be overwritten; runs before the pass that decides about copies."""
 
-    def wants(self, step: Pass, module: Module, session: rewrite.RuleRun) -> bool:
+    def wants(self, step: Pass, module: Module, session: rewrite.RuleSession) -> bool:
         if step.name == "copy-insertion":
             copy_all(module)
         return True

@@ -11,10 +11,12 @@ import ctypes as c
 import threading
 import time
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import cache
 
 import numpy as np
 
+from axla.codegen import llvm
+from axla.codegen.host import host_target
 from axla.codegen.native.image import Image
 from axla.core.errors import DeadlineExceeded, RuntimeFailure, UnsupportedError
 from axla.core.literal import aligned_memory
@@ -25,19 +27,40 @@ from axla.target.machine import aligned
 
 LARGEST = 1 << 22
 """Bytes of results and workspace, which are copied for every range."""
-WATCHED = 0.05
-"""Seconds for which bytes are watched that two ranges write."""
+WATCHED = 0.1
+"""Seconds of processors for which bytes are watched that two ranges write."""
+_REPEAT = """define void @repeat(ptr %run, ptr %frame, ptr %args, i64 %begin, i64 %end, ptr %done) {
+start:
+  br label %loop
+loop:
+  %code = call i32 %run(ptr %frame, ptr %args, i64 %begin, i64 %end)
+  %seen = load volatile i8, ptr %done
+  %go_on = icmp eq i8 %seen, 0
+  br i1 %go_on, label %loop, label %end_of_loop
+end_of_loop:
+  ret void
+}"""
+"""Native code that runs a range until a byte is set: a loop in Python would hardly ever be in the range."""
 
 _RANGE = c.CFUNCTYPE(c.c_int32, c.c_void_p, c.c_void_p, c.c_int64, c.c_int64)
 _PARALLEL_FOR = c.CFUNCTYPE(c.c_int32, c.c_void_p, c.c_void_p, c.c_void_p, c.c_int64, c.c_int64)
+Run = Callable[..., int]
+"""`run(begin, end)` runs a range, `run(begin, end, done)` again and again until the byte `done` is set."""
+
+
+@cache
+def _repeat() -> tuple[Callable[..., None], Image]:
+    image = Image([("repeat", llvm.emit_object(_REPEAT, host_target()))], ["repeat"])
+    pointers = (c.c_void_p, c.c_void_p, c.c_void_p, c.c_int64, c.c_int64, c.c_void_p)
+    return c.CFUNCTYPE(None, *pointers)(image.addresses["repeat"]), image
 
 
 def call(
     program: Packed, arguments: Sequence[int], results: Sequence[int], constants: int, workspace: int,
-    ranges: Callable[[Callable[[int, int], int], int, int], int], deadline: float,
+    ranges: Callable[[Run, int, int], int], deadline: float,
 ) -> None:  # fmt: skip
     """Runs a program without functions on memory at these addresses. `ranges(run, count, grain)` runs the
-    ranges of a parallel loop, by `run(begin, end)`.
+    ranges of a parallel loop.
     """
     image = Image([("program", image) for image in program.images], [ENTRY])
     cancel = (c.c_int32 * 2)()
@@ -46,8 +69,14 @@ def call(
     def parallel_for(frame: int, kernel: int, args: int, count: int, grain: int) -> int:
         if not count:  # it only asks whether to go on
             return cancel[0]
-        run = _RANGE(kernel)
-        return ranges(lambda begin, end: cancel[0] or run(frame, args, begin, end), count, grain)
+        function = _RANGE(kernel)
+
+        def run(begin: int, end: int, done: int = 0) -> int:
+            if done:
+                _repeat()[0](kernel, frame, args, begin, end, done)
+            return cancel[0] or function(frame, args, begin, end)
+
+        return ranges(run, count, grain)
 
     frame = abi.FRAME.ctypes()()
     frame.version, frame.rng_state = abi.FRAME_VERSION, abi.RNG_SEED
@@ -90,7 +119,7 @@ def run_apart(program: Packed, inputs: Sequence[bytes], deadline: float = 30.0) 
     constants[: len(segment)] = np.frombuffer(segment, np.uint8)
     found: list[str] = []
 
-    def ranges(run: Callable[[int, int], int], count: int, grain: int) -> int:
+    def ranges(run: Run, count: int, grain: int) -> int:
         before, merged, owned = memory.copy(), memory.copy(), np.zeros(len(memory), bool)
         for begin in range(0, count, grain):
             memory[:] = before
@@ -99,8 +128,8 @@ def run_apart(program: Packed, inputs: Sequence[bytes], deadline: float = 30.0) 
                 return code
             changed = memory != before
             both = np.nonzero(changed & owned)[0]
-            again = partial(run, begin, min(begin + grain, count))
-            if len(both) and not found and _wavers(again, memory, both, merged[both]):
+            end = min(begin + grain, count)
+            if len(both) and not found and _wavers(run, begin, end, memory, both, merged[both]):
                 found.append(f"a loop of {count} by {grain}: range {begin} and one before it write the same")
             owned |= changed
             merged[changed] = memory[changed]
@@ -114,19 +143,16 @@ def run_apart(program: Packed, inputs: Sequence[bytes], deadline: float = 30.0) 
     ], "".join(found[:1])
 
 
-def _wavers(run: Callable[[], int], memory: np.ndarray, places: np.ndarray, right: np.ndarray) -> bool:
+def _wavers(
+    run: Run, begin: int, end: int, memory: np.ndarray, places: np.ndarray, right: np.ndarray
+) -> bool:  # fmt: skip
     """Whether bytes have other values than the right ones at any moment when a range runs again and again."""
-    done = threading.Event()
-
-    def repeat() -> None:
-        while not done.is_set():
-            run()
-
-    thread = threading.Thread(target=repeat)
+    done = np.zeros(1, np.uint8)
+    thread = threading.Thread(target=run, args=(begin, end, done.ctypes.data))
     thread.start()
-    stop_at, wrong = time.monotonic() + WATCHED, False
-    while not wrong and time.monotonic() < stop_at:
+    stop_at, wrong = time.process_time() + WATCHED, False
+    while not wrong and time.process_time() < stop_at:
         wrong = bool((memory[places] != right).any())
-    done.set()
+    done[0] = 1
     thread.join()
     return wrong

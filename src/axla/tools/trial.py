@@ -266,7 +266,7 @@ class Limit(driver.Observer):
     def __init__(self, limit: int | None, fuel: int | None = None) -> None:
         self.limit, self.fuel, self.runs = limit, fuel, 0
 
-    def wants(self, step: Pass, module: Module, session: rewrite.RuleRun) -> bool:
+    def wants(self, step: Pass, module: Module, session: rewrite.RuleSession) -> bool:
         """Whether the pass is to run: one of the first `limit`, or a required one."""
         if self.limit is None or self.runs < self.limit - 1:
             return True
@@ -274,7 +274,7 @@ class Limit(driver.Observer):
         session.exhausted = False
         return self.runs < self.limit
 
-    def ran(self, step: Pass, module: Module, session: rewrite.RuleRun, changed: bool) -> None:
+    def ran(self, step: Pass, module: Module, session: rewrite.RuleSession, changed: bool) -> None:
         """Counts the run."""
         self.runs += 1
 

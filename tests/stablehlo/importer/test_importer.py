@@ -1,4 +1,4 @@
-"""What operations, regions and functions of StableHLO become."""
+"""The import of operations, regions and functions of StableHLO."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What jax.export writes for symbolic sizes, against JAX itself."""
+"""Exports of jax.export with symbolic sizes, compared with JAX itself."""
 
 from __future__ import annotations
 

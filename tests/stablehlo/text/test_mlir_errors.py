@@ -1,4 +1,4 @@
-"""What is refused, with the place and the reason."""
+"""Texts that are refused, with the position and the reason."""
 
 from __future__ import annotations
 

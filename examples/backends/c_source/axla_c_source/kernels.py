@@ -113,7 +113,7 @@ class KernelWriter:
         return f"{name}[{flat(index, inst.shape)}]"
 
     def apply(self, computation: Computation, values: list[str]) -> list[str]:
-        """What a computation on scalars gives for values."""
+        """Writes a computation on scalars for the given values; returns its result."""
         for parameter, value in zip(computation.parameters, values, strict=True):
             self.out.remember(((parameter, 0), ()), value)
         for inst in post_order(computation):

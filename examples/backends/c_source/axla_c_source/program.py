@@ -64,7 +64,7 @@ def copy(out: Writer, step: CopyStep) -> None:
 
 
 def loop(out: Writer, step: LoopStep) -> None:
-    """What it carries lies in one place all the time, so there is nothing to pass on."""
+    """Writes a loop. Each carried value keeps its memory from trip to trip, so nothing is copied."""
     with out.block("for (;;)"):
         out.line("if (*stop) return;")
         steps(out, step.condition)

@@ -57,7 +57,7 @@ def emit(k: KernelWriter, plan: ColumnPlan) -> None:
 
 
 def _partials(k: KernelWriter, plan: ColumnPlan, reductions: Sequence[Reduction]) -> list[list[DenseArray]]:
-    """Per reduction and accumulated value, the [outer, inner] array of partial results."""
+    """For each reduction and accumulated value, the [outer, inner] array of its partial results."""
     dims = (plan.outer, plan.inner)
     apart = [r for r, number in zip(reductions, plan.kept_in, strict=True) if number < 0]
     scratch = iter(scratch_arrays(k, apart, dims))
@@ -73,7 +73,7 @@ def _accumulate(
     plan: ColumnPlan, e: Elements, reductions: Sequence[Reduction], partial: Sequence[Sequence[DenseArray]],
     at: tuple[AnyIndex, Index, AnyIndex], rows: int,
 ) -> None:  # fmt: skip
-    """Combines `rows` rows with the partial results, at a vector of columns."""
+    """Combines `rows` rows with the partial results, for a vector of columns."""
     outer, row, column = at
     for r, arrays in zip(reductions, partial, strict=True):
         groups: list[tuple[Value, ...]] = []
@@ -100,7 +100,7 @@ def _write(
     partial: Sequence[Sequence[DenseArray]],
     outer: AnyIndex,
 ) -> None:  # fmt: skip
-    """Writes the outputs that are not themselves partial results."""
+    """Computes and stores the outputs that do not hold partial results."""
     todo = [number for number in range(len(k.roots)) if number not in plan.kept_in]
     if not todo:
         return
@@ -153,7 +153,7 @@ class _Shared:
                 self.finish(groups, outer, column, piece)
 
     def accumulated(self, outer: AnyIndex, column: Index, piece: AnyIndex, team: Ssa) -> list[ValueGroup]:
-        """The partial results of a thread for its rows of a column, within a piece."""
+        """Computes the partial results of a thread for its rows of a column, within a piece."""
         f, t, e = self.f, self.teams, self.k.elements(1)
         low = f.mul(base_of(f, piece), t.piece)
         high = f.index(self.reduced)
@@ -183,7 +183,7 @@ class _Shared:
         return current
 
     def row(self, e: Elements, at: tuple[AnyIndex, Index, Index]) -> list[ValueGroup]:
-        """The elements that each reduction reads in a row of a column."""
+        """The elements of a row and column that each reduction combines."""
         if self.k.phase:
             return _load(self.scratch, (at[1], at[0], at[2]))
         dims = self.plan.outer, self.plan.reduced, self.plan.inner

@@ -33,9 +33,11 @@ from axla.codegen.walk import fold
 from axla.kernels.convolution import MOST_WRITTEN, ConvolutionPlan, panels_under
 
 UNROLL = 8
-"""Steps of the sum that are written out, at most."""
+"""The largest number of steps of a sum that are unrolled."""
 WRITTEN = 320
-"""Operations on the sums of a tile that are written out; more are a loop."""
+"""The largest number of instructions after the sums of a tile that are unrolled; more are written as a
+loop.
+"""
 
 WindowPosition = tuple[AnyIndex, ...]
 
@@ -49,7 +51,7 @@ def emit(k: KernelWriter, plan: ConvolutionPlan) -> None:
 
 
 class _Convolution:
-    """Writes the kernel of a plan."""
+    """Writes the kernel of a plan that computes sums directly, not by a matrix product."""
 
     def __init__(self, k: KernelWriter, form: ConvolutionPlan):
         self.k = k
@@ -95,7 +97,7 @@ class _Convolution:
         """Whether the windows of a tile of singles reach beyond the ends of a row."""
         form = self.form
         if self.pixels:
-            return False  # these have no edges
+            return False  # in this form, windows never reach over the edges
         first = self.first(tile, form.singles, form.single_axis)
         assert isinstance(first, int)
         begin = first * form.stride[-1] - form.low[-1]
@@ -113,7 +115,7 @@ class _Convolution:
         return Index(f, f.smin(start.base, axis - size), limit=axis)
 
     def lanes_from(self, first: AnyIndex, number: int) -> AnyIndex:
-        """The lanes of vector `number` of a tile."""
+        """The index of vector `number` of a tile whose first index is `first`."""
         f, form = self.f, self.form
         start = first + number * form.lanes
         if form.lanes == 1:
@@ -122,7 +124,9 @@ class _Convolution:
         return Index(f, base, 1, form.lanes, limit=form.vector_axis)
 
     def tile(self, vectors: Sequence[AnyIndex], start: AnyIndex, written: bool = False) -> None:
-        """The sums of a tile, and their storage. `written`: whether the last window dimension is unrolled."""
+        """Computes the sums of a tile, and stores its results. `written`: whether the last window dimension
+        is unrolled.
+        """
         form, values = self.form, self.k.values
         zero = values.splat(values.constant(form.accumulator, 0), form.lanes)
         sums = (zero,) * (form.singles * form.vectors)
@@ -154,7 +158,7 @@ class _Convolution:
         """Adds the products of the window positions from `at` on; the innermost loops are unrolled."""
         form = self.form
         places = [(column, v, start + n) for n in range(form.singles) for column, v in enumerate(vectors)]
-        # Loaded once per vector, and once per single (and vector, of channels).
+        # `wide` is loaded once per vector; `narrow` once per single (for channels, per single and vector).
         wide, narrow = (self.image, self.kernel) if self.pixels else (self.kernel, self.image)
 
         def step(sums: ValueGroup, here: WindowPosition) -> ValueGroup:
@@ -164,8 +168,8 @@ class _Convolution:
                 for total, (column, v, single) in zip(sums, places, strict=True)
             )
 
-        # Written out for one place in the window after another, they would share elements of the image, for
-        # which there are no registers.
+        # If the window positions were unrolled too, elements of the image that they share would stay in
+        # registers, of which there are not enough.
         cut, steps = len(sizes), 1
         while cut and len(sizes) > 1 and steps * sizes[cut - 1] <= UNROLL:
             cut -= 1
@@ -174,7 +178,7 @@ class _Convolution:
         return fold(self.f, sizes, cut, sums, step, unroll)
 
     def multiply_add(self, a: Value, b: Value, total: Value) -> Value:
-        """Multiplies and adds; words of short numbers want the kernel's factor first, other types the
+        """Returns total + a * b. Words of short numbers need the kernel's factor first, other types the
         image's.
         """
         if self.sums is not None:
@@ -182,7 +186,9 @@ class _Convolution:
         return self.k.values.multiply_add(a, b, total, fused=False)
 
     def of_bias(self, vectors: Sequence[AnyIndex]) -> ValueGroup:
-        """The correction for a row of sums where the bytes of the image are offset by 128."""
+        """The corrections to subtract from the sums of the vectors, where the bytes of the image are offset
+        by 128.
+        """
         form, values = self.form, self.k.values
         moved = values.splat(values.constant(form.accumulator, SIGNS), form.lanes)
         zero = values.splat(values.constant(form.accumulator, 0), form.lanes)
@@ -232,7 +238,7 @@ class _Convolution:
             self.write(found, vectors, Index(f, loop.index, limit=form.singles) + start, 1)
 
     def write(self, sums: ValueGroup, vectors: Sequence[AnyIndex], start: AnyIndex, singles: int) -> None:
-        """The same for `singles` sums from `start` on."""
+        """Computes the kernel's results for `singles` positions from `start` on, and stores them."""
         form, e = self.form, self.k.elements(self.form.lanes)
         known: dict[tuple, tuple[WindowPosition, Value]] = {}
         for number, total in enumerate(sums):
@@ -245,11 +251,11 @@ class _Convolution:
             self.k.write(e, at, self.hero.shape.dims)
 
     def last(self, vector: AnyIndex, single: AnyIndex) -> AnyIndex:
-        """The position of the result in the last spatial dimension."""
+        """The index of a result in the last spatial dimension."""
         return vector if self.pixels else single
 
     def output(self, vector: AnyIndex, single: AnyIndex) -> AnyIndex:
-        """The feature number of the result."""
+        """The feature number of a result."""
         if self.channels:
             return vector
         return self.group * self.form.outputs + (single if self.pixels else vector)
@@ -259,19 +265,19 @@ class _Convolution:
         width, word = self.form.panels, self.rhs.dims[-1] if len(self.rhs.dims) > len(at) + 2 else 1
         if self.form.reads_panels:
             panel, lanes = self.in_panel[index_key((vector,))]
-        elif width:  # of others than the tiles
+        elif width:  # panels of another width than the tiles
             feature = self.output(vector, single)
             panel, lanes = feature // width, feature % width
         else:
             return self.load(self.rhs, (*at, self.output(vector, single)))
         if self.sums is not None:
             return self.words(self.rhs, (panel, *at, lanes, 0), self.form.lanes)
-        if word > 1:  # of another machine
+        if word > 1:  # words in the layout of another machine
             return self.load(self.rhs, (panel, *at[:-1], at[-1] // word, lanes, at[-1] % word))
         return self.load(self.rhs, (panel, *at, lanes))
 
     def words(self, array: DenseArray, index: WindowPosition, lanes: int) -> Value:
-        """Words of an array, starting at an element."""
+        """Loads words of an array, starting at an element."""
         first = [i if isinstance(i, int) else Index(self.f, i.base, limit=i.limit) for i in index]
         start = base_of(self.f, linear(first, array.dims))
         place = element_address(self.f, array.pointer, array.dtype, start)

@@ -42,7 +42,7 @@ def minus(a: ComplexPair, b: ComplexPair) -> ComplexPair:
 
 
 def turned(a: ComplexPair) -> ComplexPair:
-    """a * -i."""
+    """The product a * -i."""
     return a[1], -a[0]
 
 
@@ -150,7 +150,7 @@ class _Pairs:
 
 
 class _Lines:
-    """Writes the phase of one axis."""
+    """Writes the phase that transforms the lines of one axis."""
 
     def __init__(self, k: KernelWriter, found: FftPlan, number: int):
         self.k, self.f, self.found = k, k.f, found
@@ -174,7 +174,7 @@ class _Lines:
     # -- memory ------------------------------------------------------------------------------------------
 
     def planes(self, side: int, *, exchanged: bool = False) -> _Planes:
-        """One of the two buffers; real and imaginary parts may be exchanged."""
+        """Buffer 0 or 1 (`side`) as two planes; `exchanged`: with real and imaginary parts exchanged."""
         parts = [self.f.gep("i8", self.buffer, (2 * side + part) * self.plane) for part in range(2)]
         return _Planes(self.k.values, self.dtype, parts[::-1] if exchanged else parts)
 
@@ -186,7 +186,7 @@ class _Lines:
         return self.k.outputs[0].pointer if result or not self.first else self.k.inputs[0].pointer
 
     def line(self, outer: Ssa, *, result: bool) -> tuple[_Pairs | _Planes, int]:
-        """A line of that array, and the number of values in it."""
+        """(line number `outer` of the array that the axis reads or writes, the number of values in it)."""
         f, axis, values = self.f, self.axis, self.k.values
         array = self.array(result=result)
         if axis.kind == ("half" if result else "real") and axis.ends is None:
@@ -196,12 +196,12 @@ class _Lines:
         return _Pairs(values, self.whole, element_address(f, array, self.whole, f.mul(outer, count))), count
 
     def lanes(self, count: int) -> int:
-        """The lane count for vectors of complex numbers, where there are `count` of them."""
+        """The lane count for vectors of complex numbers, at most `count` in all."""
         return fitting(self.k.target.lanes(C128 if self.dtype is F64 else C64), count)
 
     def run(self, count: int, body: Callable[[Ssa, int], None], first: int = 0) -> None:
-        """`body(start, lanes)` for vectors that cover [first, first + count); the last one may overlap its
-        predecessor.
+        """Runs `body(start, lanes)` for vectors that cover [first, first + count); the last vector may
+        overlap the one before it.
         """
         f = self.f
         if count <= 0:
@@ -211,7 +211,7 @@ class _Lines:
             body(least(f, loop.index, first + count - lanes, needed=count % lanes != 0), lanes)
 
     def columns(self, column: Ssa, body: Callable[[Ssa, int], None]) -> None:
-        """`body(column of the strip, lanes)` for each existing column, exactly once."""
+        """Runs `body(column of the strip, lanes)` for each existing column, exactly once."""
         f, axis = self.f, self.axis
         lanes = self.lanes(axis.width)
         count = f.smin(f.sub(axis.inner, column), axis.width)
@@ -237,7 +237,9 @@ class _Lines:
             self.run(count, lambda at, n: target.store(at, line.load(at, n)))
 
     def strip(self, outer: Ssa, column: Ssa, move: Callable[[Ssa, Ssa, int], None]) -> None:
-        """`move(place in the buffer, place in the array, lanes)` for the columns of a strip, row by row."""
+        """Runs `move(position in the buffer, position in the array, lanes)` for the columns of a strip, row
+        by row.
+        """
         f, axis = self.f, self.axis
         with f.loop(0, axis.length, 1) as row:
             line = f.add(f.mul(outer, axis.length), row.index)
@@ -253,7 +255,7 @@ class _Lines:
         half = axis.length // 2
 
         def mirrored(at: Ssa, lanes: int, end: int) -> ComplexPair:
-            """The conjugates of the values from position end - at downwards."""
+            """The conjugates of `lanes` values, from position end - at downwards."""
             x = self.backwards(source.load(f.sub(end - lanes + 1, at), lanes))
             return x[0], -x[1]
 
@@ -323,7 +325,7 @@ class _Lines:
     # -- stages ------------------------------------------------------------------------------------------
 
     def factor(self, stage: Stage | None, j: int, at: Ssa, lanes: int) -> ComplexPair:
-        """The factors in a stage's table for `lanes` values of p from `at` on."""
+        """Loads factors number `j` from a stage's table, for `lanes` values of p from `at` on."""
         assert stage is not None
         values, size = self.k.values, self.dtype.itemsize
         parts = []
@@ -359,7 +361,7 @@ class _Lines:
         return [y[0], *(times(m, v, f) for v, f in zip(y[1:], w, strict=True))] if w else y
 
     def together(self, stage: Stage, source: _Planes, target: _Planes, p: Ssa, lanes: int) -> None:
-        """The first stage of a single line: lanes are consecutive p, and results are interleaved."""
+        """Writes the first stage of a single line: lanes are consecutive p, and results are interleaved."""
         f = self.f
         x = [source.load(f.add(p, stage.count * k), lanes) for k in range(stage.radix)]
         w = [self.factor(stage, j, p, lanes) for j in range(1, stage.radix)]

@@ -25,10 +25,12 @@ from axla.core.dtypes import DType
 from axla.kernels.dot import DotPlan, GemmPlan, rows_read_past
 from axla.kernels.plan import fitting
 
-# LLVM would turn loops that copy and clear into calls of memcpy and memset.
+# Without "no-builtins", LLVM would turn loops that copy and clear into calls of memcpy and memset.
 ATTRIBUTES = 'nounwind noinline "no-builtins"'
 LOOPS = f"{ATTRIBUTES} optnone"
-"""Of the loops around the micro-kernel, where LLVM would spend more time than on it and gain nothing."""
+"""The attributes of the function with the loops around the micro-kernel: LLVM would spend more time on it
+than on the micro-kernel, and gain nothing.
+"""
 
 
 def emit(k: KernelWriter, plan: DotPlan) -> None:
@@ -54,7 +56,7 @@ class _Block:
 
 @dataclass(frozen=True)
 class _Place:
-    """The position of a tile: its first new row and column, and the row and column where it really starts."""
+    """The position of a tile: its first new row and column, and the row and column where it starts."""
 
     row: Ssa
     col: Ssa
@@ -125,7 +127,7 @@ class TiledProduct(Product):
     # -- units and blocks ----------------------------------------------------------------------------------
 
     def _emit_unit(self, batch: Ssa, row: Ssa, col: Ssa) -> None:
-        """One unit: a block of one matrix of the result, from its first row and column on."""
+        """Writes one unit: a block of one matrix of the result, from its first row and column on."""
         f, spec, cut = self.f, self.spec, self.cut
         high, wide = cut.unit_rows, cut.unit_columns
         rows = row, least(f, f.add(row, high), spec.m, needed=spec.m % high != 0)
@@ -142,7 +144,7 @@ class TiledProduct(Product):
             self._emit_block(_Block(batch, lhs, rhs, out, rows, cols, k.index, depth))
 
     def _emit_block(self, block: _Block) -> None:
-        """All tiles of a unit for one block of k."""
+        """Writes the loops over all tiles of a unit, for one block of k."""
         f, spec, cut, tile = self.f, self.spec, self.cut, self.tile
         if cut.pack_rhs:
             self._pack_rhs(block)
@@ -214,7 +216,9 @@ class TiledProduct(Product):
             self._prefetch(block.rhs.start, block.rhs.at(f.add(first, r.index), col), spec.dtype, level=2)
 
     def _prefetch_followers(self, block: _Block, row: Ssa, col: Ssa) -> None:
-        """Brings a tile's part of large arrays of the result's size into L1 while its sums are computed."""
+        """Prefetches a tile's part of large arrays of the result's size into L1 while its sums are
+        computed.
+        """
         f, spec, tile = self.f, self.spec, self.tile
         arrays = [(array, 0) for array in self.k.inputs if array.pointer not in (self.lhs, self.rhs)]
         arrays += [(array, 1) for array in self.k.outputs]
@@ -240,7 +244,9 @@ class TiledProduct(Product):
             f.call("void", "llvm.prefetch.p0", address, *(f.const("i32", n) for n in (write, level, 1)))
 
     def _lhs_tile(self, block: _Block, row: Ssa) -> Ssa:
-        """The rows of lhs for the micro-kernel, packed first if the plan says so."""
+        """The address of the rows of lhs that the micro-kernel reads; packs them first if the plan says
+        so.
+        """
         f, spec, lhs = self.f, self.spec, block.lhs
         if not self.cut.pack_lhs:
             major, minor = (block.first, row) if spec.lhs_transposed else (row, block.first)
@@ -334,7 +340,7 @@ class TiledProduct(Product):
         f.ret()
 
     def _emit_piece(self, inner: Product, row: Ssa, col: Ssa, lanes: int) -> None:
-        """One vector of the tile; row and column are within its new part."""
+        """Finishes one vector of the tile; row and column are within the part of the tile that is new."""
         f, p, width = inner.f, inner.f.params, self.tile.columns
         value = inner.load(p["tile"], f.add(f.mul(row, width * self.parts), col), lanes, width)
         place = p["batch"], f.add(p["row"], row), f.add(p["col"], col)

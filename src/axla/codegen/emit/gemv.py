@@ -38,11 +38,11 @@ class Gemv(Product):
         along = spec.rhs_transposed if self.tall else not spec.lhs_transposed
         self.step = 1 if along else spec.rhs_row if self.tall else spec.lhs_row
         self.width = self.tile.lanes
-        # Distance of the parts of a sum in the strip.
+        # Distance of the real and the imaginary part of a sum in the strip, in elements.
         self.planes = self.cut.unit_columns + self.tile.rows
 
     def emit(self) -> None:
-        """Writes the loop over units, each a strip of the result."""
+        """Writes the loop over units; a unit is a strip of the result."""
         f, cut = self.f, self.cut
         self.strip = self.k.scratch_of_call(cut.region_bytes)
         with self.units() as unit:
@@ -58,7 +58,8 @@ class Gemv(Product):
     # -- l contiguous ---------------------------------------------------------------------------------------
 
     def columns(self, first: Ssa, end: Ssa) -> None:
-        """Sums of columns [first, end): slot j is column first + j, except for the matrix's last vector.
+        """Computes the sums of columns [first, end): slot j of the strip has column first + j, except for the
+        matrix's last vector.
 
         That vector starts early enough to be whole, so its new columns are at its end.
         """
@@ -73,7 +74,9 @@ class Gemv(Product):
             self.steps(f.index(whole), spec.k - whole, first, end, fresh=False)
 
     def steps(self, k: Ssa, count: int, first: Ssa, end: Ssa, *, fresh: bool) -> None:
-        """Adds `count` steps of k to the strip, or starts the strip with them."""
+        """Adds `count` steps of k, from `k` on, to the strip; if it is `fresh`, starts the strip with
+        them.
+        """
         f, spec, width = self.f, self.spec, self.width
         places = (f.mul(f.add(k, step), self.step) for step in range(count))
         factors = [self.values.splat(self.read(self.vector, place, 1), width) for place in places]
@@ -95,7 +98,9 @@ class Gemv(Product):
     # -- k contiguous ---------------------------------------------------------------------------------------
 
     def rows(self, first: Ssa, end: Ssa) -> None:
-        """Sums of rows [first, end), a tile of rows at a time; the last tile overlaps the one before it."""
+        """Computes the sums of rows [first, end), a tile of rows at a time; the last tile overlaps the one
+        before it.
+        """
         f, count, chains = self.f, self.tile.rows, self.tile.vectors
         stretch = self.width * chains
         whole = self.spec.k // stretch * stretch
@@ -107,13 +112,13 @@ class Gemv(Product):
                     k.yield_(parts_of(self.stretch(rebuilt(start, k.carried), row, k.index)))
                 sums = rebuilt(start, k.results)
             for r, total in enumerate(self.tail(sums, row, whole)):
-                # A tile that was moved back rewrites what stands there; the strip has room for one in front
-                # of it.
+                # A tile that was moved back writes earlier sums again; the strip has space for one tile
+                # before its first slot.
                 slot = f.add(f.sub(f.add(row, r), first), count)
                 self.store(total, self.strip, slot, self.planes)
 
     def stretch(self, sums: Sequence[Value], row: Ssa, k: Ssa) -> list[Value]:
-        """Adds one stretch of k to the sums, a vector for each accumulator chain."""
+        """Adds the products of one iteration over k to the sums: a vector for each accumulator chain."""
         f, found, chains = self.f, list(sums), self.tile.vectors
         for chain in range(chains):
             at = f.add(k, chain * self.width)
@@ -124,7 +129,7 @@ class Gemv(Product):
         return found
 
     def vector_at(self, k: Ssa) -> Value:
-        """x[k : k + width]."""
+        """Loads the elements x[k : k + width] of the vector."""
         f = self.f
         if self.step == 1:
             return self.read(self.vector, k, self.width)
@@ -132,11 +137,14 @@ class Gemv(Product):
         return self.values.join([self.read(self.vector, place, 1) for place in places])
 
     def tail(self, sums: Sequence[Value], row: Ssa, whole: int) -> list[Value]:
-        """One scalar per row: sums the chains, the last partial stretch of k, and the lanes."""
+        """Sums, for each row, the accumulator chains, the steps of k from `whole` on, and the lanes. Returns
+        one scalar per row.
+        """
         f, width, chains = self.f, self.width, self.tile.vectors
         totals = [reduce(self.add, sums[r : r + chains]) for r in range(0, len(sums), chains)]
         for start in range(whole, self.spec.k, width):
-            # The last vector starts early; what was added before is cleared on both sides (0 * inf is not 0).
+            # The last vector starts early; elements that were added before are cleared in both factors (0 *
+            # inf is not 0).
             at = min(start, self.spec.k - width)
             factor = self.clear(self.vector_at(f.index(at)), start - at)
             for r, total in enumerate(totals):
@@ -145,7 +153,7 @@ class Gemv(Product):
         return [self.values.across_lanes((v,), lambda a, b: (self.add(*a, *b),))[0] for v in totals]
 
     def clear(self, value: Value, count: int) -> Value:
-        """`value` with its first `count` lanes zero."""
+        """Sets the first `count` lanes of a value to zero."""
         order = [self.width + lane if lane < count else lane for lane in range(self.width)]
         return self.values.shuffle(value, self.zero(self.width), order) if count else value
 
@@ -164,13 +172,15 @@ class Gemv(Product):
         if not tail:
             return
         with f.if_(f.icmp("ne", stop, size)):
-            # In the columns way the last vector was moved back, and its new columns stand at its end.
+            # With the method `columns`, the last vector was moved back, and its new columns are at its end.
             moved = lanes - tail if columns else front
             for offset, width in pieces(tail, lanes):
                 place = f.add(f.add(first, stop), offset)
                 self.give_slot(batch, place, f.add(stop, offset + moved), width)
 
     def give_slot(self, batch: Ssa, place: Ssa, slot: Ssa, lanes: int) -> None:
-        """Hands sums in the strip on, to be finished and stored at a place of the result."""
+        """Computes the results for `lanes` sums, from slot `slot` of the strip on, and stores them at
+        position `place` of the result.
+        """
         row, col = (place, 0) if self.tall else (0, place)
         self.give(self.load(self.strip, slot, lanes, self.planes), batch, row, col)

@@ -28,7 +28,7 @@ def emit(k: KernelWriter, plan: ConvolutionPlan) -> None:
 
 
 class _Image(MatrixOffsets):
-    """The image of a group, with these dimensions, as a matrix."""
+    """The image of one feature group, an array of these dimensions, as the matrix of patches."""
 
     def __init__(self, f: LlvmFunction, form: ConvolutionPlan, start: Ssa, dims: Sequence[int], group: Index):
         self.f, self.form, self.start, self.dims = f, form, start, dims
@@ -56,7 +56,7 @@ def _split(f: LlvmFunction, at: Ssa, sizes: Sequence[int]) -> tuple[AnyIndex, ..
 
 
 class _Convolution(Blocks):
-    """The addresses of operands and results of a convolution computed as a product."""
+    """Computes the addresses of operands and results of a convolution that is written as a product."""
 
     def __init__(self, k: KernelWriter, plan: ConvolutionPlan):
         assert plan.blocks is not None

@@ -21,10 +21,12 @@ from axla.kernels.loop import ConcatPlan, LoopPlan
 from axla.kernels.plan import Space
 
 SMALL_BODY = 12
-"""Instructions up to which a loop body is written twice per iteration."""
+"""Loop bodies of at most so many instructions are unrolled twice; those of half as many, four times."""
 
 MOST_VECTORS, MOST_WRITTEN = 8, 96
-"""Vectors of a loop, and instructions in all of them, up to which there is no loop."""
+"""A loop over at most so many vectors, with at most so many instructions for all of them, is unrolled
+completely.
+"""
 
 Indices = tuple[AnyIndex, ...]
 
@@ -51,7 +53,7 @@ def _write_rows(k: KernelWriter, e: Elements, row: Indices, dims: Sequence[int])
 
 
 def emit_concat(k: KernelWriter, plan: ConcatPlan) -> None:
-    """Writes the kernel of one piece of a `ConcatPlan`."""
+    """Writes a phase of a `ConcatPlan`: the elements that one operand of the concatenation contributes."""
     d = plan.dimension
     piece, hero = plan.pieces[k.phase], k.named[plan.hero]
     operand = hero.operands[piece.operand]
@@ -73,9 +75,9 @@ def walk(
     *,
     once: bool,
 ) -> None:
-    """Runs `body` at every index of the kernel's range; `once`: at no index twice."""
+    """Writes code that runs `body` at every index of the kernel's range; `once`: at no index twice."""
     sizes = (*space.outer, space.inner)
-    if not space.count:  # without elements, sizes need not even be those of each other
+    if not space.count:  # without elements, `sizes` and `dims` need not match
         return
     with k.steps(*space.outer, space.blocks) as (*outer, block):
         low, high = span_of(k.f, space, block)
@@ -86,9 +88,10 @@ def vectors(
     k: KernelWriter, space: Space, low: Ssa, high: Ssa, body: Callable[[Elements, AnyIndex], None],
     once: bool, copies: int = 4,
 ) -> None:  # fmt: skip
-    """Runs `body` with vectors of indices that cover [low, high) of the space's inner dimension.
+    """Writes code that runs `body` with vectors of indices that cover [low, high) of the space's inner
+    dimension.
 
-    `copies`: the unroll factor of the loop.
+    `once`: no index may be in two vectors. `copies`: the largest unroll factor of the loop.
     """
     f, lanes, inner, threads = k.f, space.lanes, space.inner, k.share.threads
     rest = inner % lanes
@@ -118,7 +121,7 @@ def vectors(
 
 
 def _unroll(computation: Computation, space: Space, threads: int, once: bool) -> int:
-    size = gcd(space.block, space.inner)  # of which a full block and the last one are multiples
+    size = gcd(space.block, space.inner)  # divides the sizes of a full block and of the last block
     # Threads that share a row may write its last element several times.
     free = threads > 1 and space.lanes == 1 and not once
     for unroll in (4, 2):
@@ -132,7 +135,7 @@ def _unroll(computation: Computation, space: Space, threads: int, once: bool) ->
 def _main_then_single(
     k: KernelWriter, space: Space, low: Ssa, high: Ssa, body: Callable[[Elements, AnyIndex], None]
 ) -> None:
-    """Whole vectors, then one element at a time."""
+    """Runs `body` for whole vectors, then for one element at a time."""
     f, lanes, inner = k.f, space.lanes, space.inner
     whole = inner - inner % lanes
     with k.walk(low, f.smin(high, whole), lanes) as loop:

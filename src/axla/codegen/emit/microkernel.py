@@ -21,11 +21,11 @@ from axla.target.machine import Target
 
 @dataclass(frozen=True)
 class Factor:
-    """A factor of the micro-kernel: element (i, k) of A or (k, j) of B, counted in elements.
+    """The position in memory of a factor of the micro-kernel: element (i, k) of A or (k, j) of B.
 
-    `step_k` and `step_other` are static strides; `planes` as in `Sums.load`, counted in parts. Where rows of
-    B are shorter than a tile, elements after the row are read as well; for the last `past` rows these would
-    be outside of the array.
+    `step_k` and `step_other` are its static strides along k and along i or j, in elements; `planes` as in
+    `Sums.load`, counted in parts. Where rows of B are shorter than a tile, elements after the row are read as
+    well; for the last `past` rows these would be outside of the array.
     """
 
     step_k: int
@@ -72,7 +72,7 @@ def emit_microkernel(
 
 
 def _places(sums: Sums, tile: Tile) -> Iterator[tuple[Ssa, int]]:
-    """The row and column in C of every vector of the tile."""
+    """Yields, for every vector of the tile, the address of its row in C and its first column."""
     f = sums.f
     for i in range(tile.rows):
         row = f.gep(sums.element, f.params["c"], f.mul(f.params["ldc"], i))
@@ -82,7 +82,7 @@ def _places(sums: Sums, tile: Tile) -> Iterator[tuple[Ssa, int]]:
 def _multiply(
     sums: Sums, tile: Tile, lhs: Factor, rhs: Factor, depths: Sequence[int], start: Sequence[Value]
 ) -> Sequence[Value]:
-    """The sums of the tile, rows outermost, after the loop over k. `start`: their initial values."""
+    """Computes the sums of the tile, rows outermost, by the loop over k. `start`: their initial values."""
     f, parts = sums.f, sums.parts
 
     def sides(index: Ssa) -> tuple[tuple[Factor, Ssa], tuple[Factor, Ssa]]:
@@ -112,8 +112,8 @@ def _step(
     sums: Sums, tile: Tile, lhs: tuple[Factor, Ssa], rhs: tuple[Factor, Ssa], step: int,
     totals: Sequence[Value], left: int | None = None,
 ) -> list[Value]:  # fmt: skip
-    """One step of k: adds all products of a column of A and a row of B to the sums. `left`: the number of
-    elements of B from that row on; no more are read.
+    """Adds, for one step of k, all products of a column of A and a row of B to the sums. `left`: the number
+    of elements of B from that row on; no more are read.
     """
     (a_at, a), (b_at, b) = lhs, rhs
     row: list[Value] = []
@@ -135,6 +135,6 @@ def _step(
 
 
 def _moved(sums: Sums, value: Value, count: int) -> Value:
-    """The lanes shifted down by `count`; the last ones are unspecified."""
+    """Shifts the lanes of a value down by `count`; the last lanes are unspecified."""
     lanes = [min(lane + count, value.lanes - 1) for lane in range(value.lanes)]
     return Value(value.dtype, value.lanes, (sums.f.shuffle(value.ssa, value.ssa, lanes),))

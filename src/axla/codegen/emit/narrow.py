@@ -24,7 +24,7 @@ class Narrow(Product):
     cut: GemmPlan
 
     def emit(self) -> None:
-        """Writes the loop over units, each some rows of the result."""
+        """Writes the loop over units; a unit is some rows of the result."""
         f, spec, cut = self.f, self.spec, self.cut
         with self.units() as unit:
             blocks = -(-spec.m // cut.unit_rows)
@@ -34,7 +34,7 @@ class Narrow(Product):
             (self.fill if cut.method == "fill" else self.multiply)(batch, first, stop)
 
     def multiply(self, batch: Ssa, first: Ssa, stop: Ssa) -> None:
-        """Computes rows of the result, each from its row of lhs and from rhs in registers."""
+        """Computes rows [first, stop) of the result, each from its row of lhs and from rhs in registers."""
         spec, values = self.spec, self.values
         lhs, rhs = self.matrices(batch)
         spans = pieces(spec.n, self.tile.lanes)
@@ -48,17 +48,17 @@ class Narrow(Product):
                 self.give(total, batch, row.index, start)
 
     def stored(self, row: Ssa, k: int) -> tuple[Ssa | int, Ssa | int]:
-        """Row and column at which an element of lhs is stored."""
+        """(row, column) in memory of the element of lhs for a row of the result and a step of k."""
         return (k, row) if self.spec.lhs_transposed else (row, k)
 
     def columns(self, rhs: Matrix, start: int, lanes: int) -> list[Value]:
-        """Columns [start, start+lanes) of rhs, a vector for each k."""
+        """Loads columns [start, start+lanes) of rhs: one vector for each step of k."""
         if not self.spec.rhs_transposed:
             return [rhs.load(k, start, lanes) for k in range(self.spec.k)]
         return transposed(self.f, [rhs.load(start + lane, 0, self.spec.k) for lane in range(lanes)])
 
     def fill(self, batch: Ssa, first: Ssa, stop: Ssa) -> None:
-        """Fills the result with the empty sum."""
+        """Computes rows [first, stop) of the result from empty sums, for k = 0."""
         f, lanes, n = self.f, self.tile.lanes, self.spec.n
         with f.loop(first, stop, nonempty=True) as row:
             whole = n // lanes * lanes
@@ -73,13 +73,14 @@ class Folded(Product):
     """Writes the kernel of a plan with the method `folded`.
 
     Lane j * steps + t of a vector is step t of column j, in the packed rhs and in the sums, which are added
-    over t at the end. The other factor is `steps` neighbours in a row of lhs, repeated.
+    over t at the end. The other factor is `steps` adjacent elements of a row of lhs, repeated for each
+    column.
     """
 
     cut: GemmPlan
 
     def emit(self) -> None:
-        """Writes the loop over units, each some rows of the result, after packing rhs."""
+        """Writes the loop over units, after rhs is packed; a unit is some rows of the result."""
         f, spec, cut = self.f, self.spec, self.cut
         self.columns = 1 << (spec.n - 1).bit_length()
         self.steps = self.lanes // self.columns
@@ -100,7 +101,9 @@ class Folded(Product):
                     self.tile_of(lhs, batch, f.index(spec.m // rows * rows), spec.m % rows)
 
     def pack(self, rhs: Matrix) -> None:
-        """Packs all of rhs. The last vector starts early; the steps that it repeats are zero."""
+        """Packs all of rhs. The last vector starts early; the steps in it that were packed before are
+        zero.
+        """
         f, spec, steps = self.f, self.spec, self.steps
         with f.loop(0, self.whole, steps) as k:
             self.store(self.folded(rhs, k.index, 0), self.packed, f.mul(k.index, self.columns), 0)
@@ -109,7 +112,9 @@ class Folded(Product):
             self.store(last, self.packed, self.whole * self.columns, 0)
 
     def folded(self, rhs: Matrix, k: Ssa, skipped: int) -> Value:
-        """All columns of some steps of k, with the first `skipped` steps zero."""
+        """A packed vector: all columns of rhs for `steps` steps of k, from `k` on. The first `skipped` steps
+        are zero.
+        """
         f, values, n, steps = self.f, self.values, self.spec.n, self.steps
         zero = self.zero(self.lanes)
         places = [(column, step) for column in range(self.columns) for step in range(steps)]
@@ -133,7 +138,7 @@ class Folded(Product):
         return values.shuffle(found, zero, order)
 
     def tile_of(self, lhs: Matrix, batch: Ssa, row: Ssa, rows: int) -> None:
-        """Computes some rows of the result."""
+        """Computes `rows` rows of the result, from `row` on."""
         f, spec, steps = self.f, self.spec, self.steps
         start = [self.zero(self.lanes)] * rows
         with f.loop(0, self.whole, steps, parts_of(start)) as k:
@@ -154,7 +159,9 @@ class Folded(Product):
                 self.give(part, batch, f.add(row, number), start_)
 
     def added(self, lhs: Matrix, row: Ssa, k: Ssa, skipped: int, sums: Sequence[Value]) -> list[Value]:
-        """Adds the products of `steps` more steps to the sums; the first `skipped` ones are zero."""
+        """Adds the products of `steps` steps, from `k` on, to the sums; the first `skipped` steps are left
+        out.
+        """
         f, steps = self.f, self.steps
         place = f.mul(k, self.columns) if not skipped else self.whole * self.columns
         column = self.load(self.packed, place, self.lanes, 0)

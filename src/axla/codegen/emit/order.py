@@ -16,16 +16,16 @@ from axla.kernels.sort import SortKey, SortPlan, key_dtype
 
 
 class Order:
-    """Which of two elements comes first, by the comparator of a sort."""
+    """Compares elements by the comparator of a sort."""
 
     def __init__(self, k: KernelWriter, plan: SortPlan):
         self.e = k.elements(1)
         self.computation = op_of(k.named[plan.hero], Sort).to_apply
         root = self.computation.root.op
-        self.ties = isinstance(root, Compare) and root.direction in ("LE", "GE")  # says yes of equal elements
+        self.ties = isinstance(root, Compare) and root.direction in ("LE", "GE")  # true for equal elements
 
     def before(self, a: Sequence[Value], b: Sequence[Value]) -> Ssa:
-        """Whether elements a come strictly before elements b."""
+        """Whether the elements `a` come strictly before the elements `b`."""
         if self.ties:
             a, b = b, a
         both = [v for pair in zip(a, b, strict=True) for v in pair]
@@ -34,7 +34,7 @@ class Order:
 
 
 def key_bits(e: Elements, comparator: Computation, key: SortKey, element: Sequence[Value]) -> Value:
-    """The key of an element as an unsigned integer, smaller ones first."""
+    """The sort key of an element as an unsigned integer; elements with smaller keys come first."""
     inner = Elements(e.values, 1, least=element[0].lanes)
     for parameter in comparator.parameters:
         number = op_of(parameter, Parameter).parameter_number
@@ -45,9 +45,11 @@ def key_bits(e: Elements, comparator: Computation, key: SortKey, element: Sequen
 
 
 def ordered_bits(values: Values, value: Value, *, total_order: bool, descending: bool) -> Value:
-    """Unsigned integers in the order of the values, or in descending order."""
+    """Maps values to unsigned integers that have the order of the values, or the reverse order if
+    `descending`. Without `total_order`, -0 and +0 are equal.
+    """
     dtype = key_dtype(value.dtype)
-    value = values.convert(value, dtype)
+    value = values.convert(values.stored(value), dtype)
     if dtype.is_pred:
         bits = values.convert(value, BY_NAME["u8"])
     elif dtype.is_float:
@@ -65,7 +67,7 @@ def ordered_bits(values: Values, value: Value, *, total_order: bool, descending:
 
 
 def from_ordered_bits(values: Values, bits: Value, dtype: DType, *, descending: bool) -> Value:
-    """The bits of numbers of a type of 32 bits from what `ordered_bits` gives for them."""
+    """The inverse of `ordered_bits` for types of 32 bits: the bits of the numbers that it maps to `bits`."""
     if descending:
         bits = values.unary("not", bits)
     sign = values.constant(bits.dtype, 1 << 31)
@@ -78,8 +80,8 @@ def from_ordered_bits(values: Values, bits: Value, dtype: DType, *, descending: 
 
 
 def _float_bits(values: Values, value: Value) -> Value:
-    """Flips all bits of negative floats, whose order is the reverse of their bits, and the sign bit of
-    others.
+    """Maps floats to unsigned integers of the same order: flips all bits of negative floats, whose order is
+    the reverse of their bits, and the sign bit of the others.
     """
     width = value.dtype.bits
     signed, unsigned = BY_NAME[f"s{width}"], BY_NAME[f"u{width}"]

@@ -1,5 +1,5 @@
-"""Packing of matrix operands: copies them in the order in which the micro-kernel reads, in the accumulator
-type.
+"""Packs the operands of matrix products: copies them in the order in which the micro-kernel reads them, in
+the accumulator type.
 """
 
 from __future__ import annotations
@@ -12,7 +12,9 @@ from axla.kernels.plan import fitting
 
 
 def pieces(count: int, lanes: int) -> list[tuple[int, int]]:
-    """(start, lanes) of the vectors that cover `count` elements: whole ones, then halves, quarters..."""
+    """(start, lanes) of the vectors that cover `count` elements: vectors of `lanes`, then halves,
+    quarters...
+    """
     found, start = [], 0
     while start < count:
         width = fitting(lanes, count - start)
@@ -76,7 +78,9 @@ def pack_last(
     source: Matrix, target: Ssa, *, rows: Ssa, first: tuple[Ssa, Ssa], last: Ssa,
     width: int, total: int, depth: int,
 ) -> None:  # fmt: skip
-    """Row `rows` of the panels of `pack_columns` and `pack_transposed`: incomplete words."""
+    """Packs the last, incomplete words of k, as row `rows` of the panels that `pack_columns` or
+    `pack_transposed` has written.
+    """
     sums, f = source.sums, source.sums.f
     with f.loop(first[1], last, width, nonempty=True) as j, f.loop(0, width) as c:
         start = least(f, j.index, total - width, needed=total > width and total % width != 0)
@@ -89,7 +93,9 @@ def pack_rows(
     source: Matrix, target: Ssa, *, depth: Ssa, first: tuple[Ssa, Ssa], rows: int,
     stride: int, lanes: int,
 ) -> None:  # fmt: skip
-    """Copies rows [i0, i0+rows), elements [k0, k0+depth) of an [m, k] array to rows at distance `stride`."""
+    """Copies rows [i0, i0+rows), elements [k0, k0+depth) of an [m, k] array to rows that are `stride`
+    elements apart.
+    """
     sums, f = source.sums, source.sums.f
     with f.loop(0, rows) as r, f.loop(0, depth, lanes, nonempty=True) as k:
         step = f.smin(k.index, f.sub(depth, lanes)) if lanes > 1 else k.index
@@ -98,7 +104,7 @@ def pack_rows(
 
 
 def pack_steps(source: Matrix, target: Ssa, *, depth: Ssa, first: tuple[Ssa, Ssa], rows: int) -> None:
-    """Copies rows [k0, k0+depth), columns [i0, i0+rows) of a [k, m] array to a dense [depth, rows]."""
+    """Copies rows [k0, k0+depth), columns [i0, i0+rows) of a [k, m] array to a dense [depth, rows] array."""
     sums, f = source.sums, source.sums.f
     with f.loop(0, depth, 1, nonempty=True) as k:
         for offset, lanes in pieces(rows, sums.lanes):

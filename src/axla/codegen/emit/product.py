@@ -18,11 +18,11 @@ from axla.kernels.dot import DotPlan, GemmSpec
 from axla.kernels.product import ARM_BYTES, ARM_HALVES, BYTES, HALVES, PAIRS
 
 SIGNS = -0x7F7F7F80
-"""The highest bit of each byte of a word."""
+"""A 32-bit word with the highest bit of each byte set."""
 
 
 class Sums:
-    """Sums of a product in one function, in the accumulator's type."""
+    """Computes sums of a product in one function, in the accumulator's type."""
 
     def __init__(self, values: Values, spec: GemmSpec):
         self.values, self.f, self.spec = values, values.f, spec
@@ -30,20 +30,21 @@ class Sums:
         self.element = memory_element(self.dtype.real)
         self.lanes = values.target.lanes(self.dtype)
         self.parts = 2 if self.dtype.is_complex else 1
-        # Small complex products are rounded one by one, as XLA does: it shows in what cancels.
+        # In small complex products, each multiplication is rounded, as in XLA: the difference shows where
+        # terms cancel.
         self.fused = max(spec.m, spec.n, spec.k) > 16
-        self.biased = False  # bytes of the first factor are moved by 128
+        self.biased = False  # the bytes of the first factor have an offset of 128
 
     def zero(self, lanes: int) -> Value:
-        """A sum of nothing, in every lane."""
+        """The empty sum, in every lane."""
         return self.values.constant(self.dtype, 0, lanes)
 
     def add(self, a: Value, b: Value) -> Value:
-        """The sum of two sums."""
+        """Adds two sums."""
         return self.values.binary("add", a, b)
 
     def multiply_add(self, a: Value, b: Value, total: Value) -> Value:
-        """total + a * b."""
+        """Returns total + a * b."""
         if self.spec.word > 1:
             return self._words(a, b, total)
         return self.values.multiply_add(a, b, total, fused=self.fused)
@@ -71,7 +72,7 @@ class Sums:
         return Value(total.dtype, lanes, (found,))
 
     def _wide(self, value: Ssa, lanes: int, wide: int) -> Ssa:
-        """The lanes repeated up to `wide` lanes."""
+        """Repeats the lanes of a register up to `wide` lanes."""
         if 1 < lanes < wide:
             return self.f.shuffle(value, value, [lane % lanes for lane in range(wide)])
         return self.f.splat(value, wide)
@@ -90,19 +91,23 @@ class Sums:
         return (reg & 255).ssa, reg.lshr(8).ssa
 
     def read(self, pointer: Ssa, index: Ssa | int, lanes: int) -> Value:
-        """Elements of an operand from `index` on, converted to the type of the sums."""
+        """Loads elements of an operand, from element `index` on, and converts them to the type of the
+        sums.
+        """
         dtype = self.dtype if self.spec.word > 1 else self.spec.dtype
         return self.read_at(element_address(self.f, pointer, dtype, index), lanes)
 
     def read_at(self, place: Ssa, lanes: int) -> Value:
-        """Elements, or words, of an operand at an address."""
+        """Loads elements, or words, of an operand at an address, and converts them to the type of the
+        sums.
+        """
         dtype = self.dtype if self.spec.word > 1 else self.spec.dtype
         found = self.values.load(dtype, place, lanes, align=self.spec.dtype.real.itemsize)
         return self.values.convert(found, self.dtype)
 
     def load(self, pointer: Ssa, index: Ssa | int, lanes: int, planes: int) -> Value:
-        """Loads sums from `index` on; the parts of complex ones are `planes` apart, or interleaved where that
-        is 0.
+        """Loads sums from element `index` on. The real and imaginary parts of complex sums are `planes`
+        elements apart, or interleaved where `planes` is 0.
         """
         if self.parts == 1 or planes == 0:
             return self.values.load(self.dtype, element_address(self.f, pointer, self.dtype, index), lanes)
@@ -111,7 +116,7 @@ class Sums:
         return Value(self.dtype, lanes, tuple(self.values.load(real, place, lanes).ssa for place in places))
 
     def store(self, value: Value, pointer: Ssa, index: Ssa | int, planes: int) -> None:
-        """Stores sums, with their parts `planes` apart."""
+        """Stores sums from element `index` on, with real and imaginary parts `planes` elements apart."""
         real = self.dtype.real
         for number, part in enumerate(value.parts):
             place = element_address(self.f, pointer, real, self.f.add(index, number * planes))
@@ -120,8 +125,8 @@ class Sums:
 
 @dataclass(frozen=True)
 class Matrix:
-    """An operand in memory: rows at distance `stride`; k runs across its rows (`down`) or along them.
-    `moved`: its bytes are read with an offset of 128, which exchanges signed and unsigned.
+    """An operand in memory, whose rows are `stride` elements apart. `down`: k is the number of a row, not the
+    position in one. `moved`: bytes are read with an offset of 128, which exchanges signed and unsigned.
     """
 
     sums: Sums
@@ -131,13 +136,13 @@ class Matrix:
     moved: bool = False
 
     def at(self, row: Ssa | int, column: Ssa | int) -> Ssa:
-        """The offset of an element; for words, of its first short number."""
+        """The offset of an element in elements; for words, that of its first short number."""
         f = self.sums.f
         column = column if self.down else f.mul(column, self.sums.spec.word)
         return f.add(f.mul(row, self.stride), column)
 
     def load(self, row: Ssa | int, column: Ssa | int, lanes: int) -> Value:
-        """Elements of a row, in the type of the sums."""
+        """Loads elements of a row, in the type of the sums."""
         word = self.sums.spec.word
         if word > 1 and self.down:
             return self._words(self.sums.f.mul(row, word), column, word, lanes)
@@ -145,7 +150,7 @@ class Matrix:
         return self._moved(self.sums.read_at(place, lanes))
 
     def last(self, k: Ssa, other: Ssa) -> Value:
-        """The last, incomplete word of k."""
+        """Loads the last, incomplete word of k in a row of lhs, or column of rhs, given by `other`."""
         f, spec = self.sums.f, self.sums.spec
         row, column = (f.mul(k, spec.word), other) if self.down else (other, k)
         return self._words(row, column, spec.word - spec.missing, 1)
@@ -156,7 +161,7 @@ class Matrix:
         return Value(value.dtype, value.lanes, ((self.sums.values.m.reg(value.ssa) ^ SIGNS).ssa,))
 
     def _words(self, row: Ssa | int, column: Ssa | int, count: int, lanes: int) -> Value:
-        """Words of the short numbers in `count` steps of k."""
+        """Joins the short numbers in `count` steps of k to words."""
         f, values = self.sums.f, self.sums.values
         dtype = U8 if self.sums.spec.word == 4 else U16
         first, words = self.at(row, column), None
@@ -171,7 +176,7 @@ class Matrix:
 
 
 class Product(Sums):
-    """A product that is written into a kernel's function, with the ops that follow it."""
+    """Writes a product, and the ops that follow it, into a kernel's function."""
 
     def __init__(self, k: KernelWriter, plan: DotPlan):
         super().__init__(k.values, plan.product)
@@ -182,7 +187,7 @@ class Product(Sums):
         k.f.polls = False  # calls are short; in tiles, which may be long, the loops that matter poll
 
     def inside(self, f: LlvmFunction) -> Product:
-        """The same in another function, which receives the kernel's buffers."""
+        """The product in another function, `f`, which has the kernel's buffers as parameters."""
         return Product(self.k.inside(f), self.plan)
 
     def units(self) -> AbstractContextManager[ForLoop]:
@@ -190,7 +195,7 @@ class Product(Sums):
         return self.k.lines(self.cut.group, self.cut.units)
 
     def matrices(self, batch: Ssa) -> tuple[Matrix, Matrix]:
-        """One lhs and one rhs of the batch."""
+        """(lhs, rhs) of product number `batch`."""
         spec, f = self.spec, self.f
         depth = spec.numbers
         lhs, rhs = (
@@ -205,8 +210,8 @@ class Product(Sums):
         return lhs, rhs
 
     def give(self, total: Value, batch: Ssa, row: Ssa | int, col: Ssa | int) -> None:
-        """Writes the kernel's results for a finished part of the product, each exactly once; lanes run along
-        columns, or along rows where there is one column.
+        """Computes the kernel's results for a finished part of the product, and stores each exactly once.
+        Lanes run along columns, or along rows where there is one column.
         """
         spec, f, lanes = self.spec, self.f, total.lanes
         along_rows = spec.n == 1

@@ -3,11 +3,10 @@ row.
 
 A row is read from memory once and stays in cache while the stages process it: the reduces of each stage in
 one pass, then one pass that writes. Expensive values of a row that a later pass needs again are stored
-(stashed) where an output row will be written.
-Where a maximum is followed by the search for its first position (`argmax`), the first pass records, lane by
-lane, in which chunk of the row it occurred first, and only that chunk is searched.
-A reduction of everything (or of a few long rows) is split into pieces by shape: phase 0 reduces pieces into
-scratch memory, phase 1 combines them in order.
+(stashed) where an output row will be written. Where a maximum is followed by the search for its first
+position (`argmax`), the first pass records, lane by lane, in which chunk of the row it occurred first, and
+only that chunk is searched. A reduction of everything (or of a few long rows) is split into pieces by shape:
+phase 0 reduces pieces into scratch memory, phase 1 combines them in order.
 """
 
 from __future__ import annotations
@@ -34,12 +33,14 @@ from axla.kernels.plan import Space
 from axla.kernels.reduce import RowPlan, searched
 
 CHUNK = 8
-"""Vectors of a chunk of a row, of which the one with the row's maximum is looked for."""
+"""The number of vectors in a chunk of a row; the position of the row's maximum is searched for in one chunk.
+"""
 
 S32_MOST = (1 << 31) - 1
 MOST_HELD = 8
-"""Vectors of a row that a thread holds in registers from its first pass to its last, instead of reading them
-again."""
+"""The largest number of vectors of a row that a thread holds in registers from its first pass to its last,
+instead of reading them again.
+"""
 
 
 def emit(k: KernelWriter, plan: RowPlan) -> None:
@@ -60,7 +61,7 @@ def _reductions(k: KernelWriter, stage: Sequence[Instruction]) -> list[Reduction
 
 @contextmanager
 def _rows(k: KernelWriter, plan: RowPlan) -> Iterator[Index]:
-    """A loop over the rows of this call; yields their numbers."""
+    """Writes a loop over the rows of this call; yields their numbers."""
     f, beside, count = k.f, plan.beside, plan.row_count
     with k.share.steps() as step:
         if beside == 1:
@@ -72,7 +73,7 @@ def _rows(k: KernelWriter, plan: RowPlan) -> Iterator[Index]:
 
 
 class _Row:
-    """The current row of a kernel, with reduction results so far and stashed values."""
+    """Writes code for one row of a kernel; has the reduction results so far and the stashed values."""
 
     def __init__(self, k: KernelWriter, plan: RowPlan, row: Index, lanes: int):
         self.k = k
@@ -86,16 +87,16 @@ class _Row:
         self.space = (*plan.rows, *plan.columns)
         self.chunk = lanes * CHUNK
         self.starts: dict[Instruction, Ssa] = {}
-        """Of a maximum, or minimum, the first column of the first chunk that has it."""
+        """For a maximum or minimum: the first column of the first chunk that contains it."""
         self.held: list[tuple[Index, Ssa | None]] = []
         if k.share.threads > 1 and plan.pieces == 1:
             self.held = self._held()
         self.kept = k.elements(lanes)
 
     def _held(self) -> list[tuple[Index, Ssa | None]]:
-        """The columns that a thread keeps in registers, each with the condition that it exists (missing
-        columns repeat the last one); None where no condition is needed. Empty where they are too many, or
-        taken in order.
+        """The columns that a thread keeps in registers, each with the condition that it exists (None: it
+        always does); missing columns repeat the last one. Empty where there are too many, or where columns
+        must be combined in order.
         """
         f, lanes, size, threads = self.k.f, self.lanes, self.plan.row_size, self.k.share.threads
         together = lanes * threads
@@ -129,10 +130,10 @@ class _Row:
 
     def stash_plan(self, stage: int) -> dict[Instruction, DenseArray]:
         """The expensive row values that stage `stage` computes and that later passes read again, with the
-        output that stores each.
+        output that stores each of them.
 
         Only an output that is written in the last pass, has the same type and shape, and shares no memory can
-        store one. A root computed from something expensive is stored where it will be written.
+        store one. A root computed from an expensive value is stored where it will be written.
         """
         k, plan = self.k, self.plan
         taken = set(map(id, self.stashed.values()))
@@ -184,8 +185,8 @@ class _Row:
         return self.known
 
     def _accumulate_held(self, reductions: Sequence[Reduction]) -> list[ValueGroup]:
-        """Combines the columns that threads keep in registers; values computed here are available in later
-        passes.
+        """Combines the columns that threads keep in registers; the values computed for them are available in
+        later passes.
         """
         e, count, values = self.kept, len(reductions), self.k.values
         found = self._values(e, reductions, [column for column, _ in self.held], {})
@@ -216,8 +217,8 @@ class _Row:
     def accumulate(
         self, reductions: Sequence[Reduction], low: Ssa, size: int, stash: dict[Instruction, DenseArray]
     ) -> list[tuple[Value, ...]]:
-        """Combines the columns, without initial values. For combiners that depend on order: in order, with
-        initial values left to `finish`.
+        """Combines the columns [low, low + size), without initial values. If a combiner depends on the order,
+        combines them in order, from the initial values on.
         """
         f, lanes, share = self.k.f, self.lanes, self.k.share
         if not all(r.any_order for r in reductions):
@@ -246,14 +247,18 @@ class _Row:
         return self._rest(self.elements(1), reductions, (low, aligned, size), f.loop, single, stash)
 
     def span(self, stage: Sequence[Instruction]) -> tuple[Ssa, int]:
-        """The first one, and how many, of the columns that decide the results of a stage."""
+        """(first column, number of columns) that a stage must reduce: one chunk if it searches for the
+        position of a maximum or minimum found before, else the row.
+        """
         extreme = searched(stage[0]) if len(stage) == 1 else None
         if extreme is not None and extreme in self.starts:
             return self.starts[extreme], self.chunk
         return self.k.f.index(0), self.plan.row_size
 
     def _is_searched_for(self, reductions: Sequence[Reduction]) -> bool:
-        """Whether this is one maximum, or minimum, whose first place is all that another stage reduces."""
+        """Whether there is one reduction, a maximum or minimum, and another stage only searches for its first
+        position.
+        """
         plan, first = self.plan, reductions[0].inst
         size_fits = 4 * self.chunk <= plan.row_size <= S32_MOST
         if len(reductions) > 1 or plan.full_roots or self.k.share.threads > 1 or not size_fits:
@@ -261,9 +266,9 @@ class _Row:
         return any(len(stage) == 1 and searched(stage[0]) is first for stage in self.stages)
 
     def _by_chunks(self, r: Reduction) -> ValueGroup:
-        """The maximum, or minimum, of the row. On the way each lane keeps the start of the chunk that had its
-        own one first, and the lowest start of the lanes that have the row's is known afterwards. The last
-        chunk may overlap the one before it.
+        """Computes the maximum, or minimum, of the row. Each lane also keeps the start of the chunk that
+        contained its own extreme first; the lowest such start, among the lanes that have the row's extreme,
+        is recorded in `starts`. The last chunk may overlap the one before it.
         """
         f, values, lanes, size = self.k.f, self.k.values, self.lanes, self.plan.row_size
         e, pairs = self.elements(lanes), self._in_pairs(r.inputs)
@@ -280,7 +285,7 @@ class _Row:
             most, first = current
             (now,) = r.combine(e, (most,), (chunk(at),))
             differs = values.compare(Direction.NE, now, most)
-            grows = values.binary("and", differs, values.compare(Direction.EQ, most, most))  # NaN is the most
+            grows = values.binary("and", differs, values.compare(Direction.EQ, most, most))  # not after NaN
             return now, values.select(grows, start(at), first)
 
         current, whole = (chunk(f.index(0)), start(f.index(0))), size // self.chunk * self.chunk
@@ -299,8 +304,8 @@ class _Row:
         return found
 
     def _unrolls(self, reductions: Sequence[Reduction]) -> tuple[int, ...]:
-        """The number of vectors to combine at a time: several hide the latency of additions; one is enough
-        for an exp.
+        """The numbers of vectors that may be combined at a time: several hide the latency of additions; one
+        is enough for an exp.
         """
         below = _below([x for r in reductions for x in r.inputs], self.known)
         costly = any(inst.op.expensive and inst not in self.stashed and self._is_full(inst) for inst in below)
@@ -311,8 +316,8 @@ class _Row:
         return not isinstance(inst.shape, Shape) or inst.shape.size > self.plan.row_count
 
     def _in_pairs(self, roots: Sequence[Instruction]) -> bool:
-        """Whether even and odd columns are computed separately: all arrays that `roots` read in a row are
-        bf16. Reading a word of two and splitting it is faster than widening them one by one.
+        """Whether even and odd columns are computed separately: it is so if all arrays that `roots` read in a
+        row are bf16. Reading a word of two elements and splitting it is faster than widening them one by one.
         """
         if self.k.f.module.byte_order != "little":
             return False
@@ -325,7 +330,9 @@ class _Row:
         return simple and all(getattr(array, "dtype", None) is BF16 for array in arrays)
 
     def _pair(self, base: Ssa, offset: int, lanes: int) -> tuple[Index, Index]:
-        """The even and the odd of twice `lanes` columns; pieces of rows are multiples of `lanes` only."""
+        """The even and the odd columns among 2 * `lanes` columns from base + offset on. Pieces of rows begin
+        at multiples of `lanes` only.
+        """
         f, limit, multiple = self.k.f, self.plan.row_size, gcd(self.plan.piece, 2 * lanes)
         even = Index(f, f.add(base, offset), 2, lanes, multiple=multiple, limit=limit)
         return even, even + 1
@@ -336,7 +343,9 @@ class _Row:
         return Index(f, f.add(base, offset), 1, lanes, multiple=multiple, limit=size)
 
     def _columns(self, base: Ssa, count: int, *, pairs: bool) -> list[Index]:
-        """The columns [base, base + count) as vectors of one thread; as those of pairs."""
+        """The columns [base, base + count) as vectors of one thread; with `pairs`, vectors of even and odd
+        columns.
+        """
         together = self.lanes * self.k.share.threads
         if pairs:
             offsets = range(0, count, 2 * together)
@@ -350,7 +359,7 @@ class _Row:
         columns: Sequence[Index],
         stash: dict[Instruction, DenseArray],
     ) -> list[ValueGroup]:
-        """The inputs of each reduction at each of the columns; stashes values on the way."""
+        """The inputs of each reduction at each of the columns; also stores the values to stash."""
         found = []
         for column in columns:
             for r in reductions:
@@ -363,8 +372,8 @@ class _Row:
         return found
 
     def _rest(self, e, reductions, columns, opened, current, stash):
-        """`current` combined with the columns [start, stop) from `low` on, in vectors as wide as `e`;
-        `opened` opens the loop.
+        """Combines `current` with the columns [start, stop), counted from `low`, in vectors as wide as those
+        of `e`. `columns` is (low, start, stop); `opened` opens the loop.
         """
         low, start, stop = columns
         if start >= stop:
@@ -378,7 +387,7 @@ class _Row:
         return folded(e, reductions, loop, current, new)
 
     def _in_order(self, reductions, low, size, stash):
-        """Combines element by element from the first column on. The first element is the start value."""
+        """Combines element by element, from the initial values and the first column on."""
         e = self.elements(1)
         first = self._values(e, reductions, [self._column(low, 0, 1)], stash)
         first = combined(e, reductions, [r.initial(e) for r in reductions], first)
@@ -432,7 +441,9 @@ _SIMPLE = (hlo.Parameter, hlo.Broadcast, hlo.Reshape, hlo.Bitcast, hlo.Constant,
 def _joined(
     e: Elements, reductions: Sequence[Reduction], values: Sequence[ValueGroup]
 ) -> Sequence[ValueGroup]:
-    """Combines values of several columns, which stand column by column, for each reduction."""
+    """Combines, for each reduction, its values at several columns. `values` has those of all reductions for
+    the first column, then for the next one, and so on.
+    """
     count = len(reductions)
     copies = [values[n : n + count] for n in range(0, len(values), count)]
     while len(copies) > 1:
@@ -442,7 +453,7 @@ def _joined(
 
 
 def _below(roots: Sequence[Instruction], known: Mapping[Instruction, object]) -> dict[Instruction, None]:
-    """Everything that must be computed for `roots`, given the `known` values."""
+    """All instructions that must be computed for `roots`, given the `known` ones."""
     found: dict[Instruction, None] = {}
     stack = list(roots)
     while stack:

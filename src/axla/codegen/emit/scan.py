@@ -1,9 +1,9 @@
 """The scan emitter: combines every element of a line with all before it, by thread blocks.
 
 A block loads tiles of [rows, size, columns] elements to local memory, with neighbouring threads loading
-neighbouring elements. There each thread combines a stretch of a line. The totals of the stretches are scanned
-by doubling: each thread combines its total with that of the thread 1, 2, 4, ... before it, so a tile of a
-team of 256 threads takes eight barriers, and all threads do the same work. Then the tile is stored. The total
+neighbouring elements. There each thread combines consecutive elements of a line, its *stretch*. The totals of
+the stretches are scanned by doubling: each thread combines its total with that of the thread 1, 2, 4, ...
+before it, so a tile of a team of 256 threads takes eight barriers. Then the tile is stored. The total
 of a line is kept in registers for its next tile. Reverse scans count positions from the end, and are
 otherwise the same.
 """
@@ -24,7 +24,8 @@ from axla.core.dtypes import PRED
 from axla.kernels.scan import ScanPlan
 
 ScanIndex = tuple[AnyIndex, ...]
-"""Of a thread in its block, or of an element in a tile: its row, number in the line, and column."""
+"""The position of a thread in its block, or of an element in a tile: its row, number in the line, and column.
+"""
 
 
 def emit(k: KernelWriter, plan: ScanPlan) -> None:
@@ -33,8 +34,8 @@ def emit(k: KernelWriter, plan: ScanPlan) -> None:
 
 
 class _Scan:
-    """Writes a phase. Of three phases, the first stores the totals of pieces, the second scans these
-    totals.
+    """Writes a phase of a scan by thread blocks. If lines are cut into pieces, the first phase stores the
+    totals of the pieces, the second scans these totals, and the third scans the pieces.
     """
 
     def __init__(self, k: KernelWriter, plan: ScanPlan):
@@ -76,7 +77,9 @@ class _Scan:
                     self.totals.store((line[0], piece, line[1]), total)
 
     def line(self, place: ScanIndex) -> ScanIndex:
-        """The outer and inner index of a line; the last line for places beyond it."""
+        """(outer, inner) index of the line at a position of the tile; the last line for positions outside of
+        the array.
+        """
         f, g, t = self.f, self.geometry, self.cut
         ends = ((self.row + place[0], g.outer, t.rows), (self.column + place[2], g.inner, t.columns))
         return tuple(
@@ -85,7 +88,9 @@ class _Scan:
         )
 
     def real(self, place: ScanIndex, position: Ssa) -> Ssa:
-        """Whether a place of the tile is an element; `position` is that in its line."""
+        """Whether a position of the tile is an element of the array; `position` is the element's position in
+        its line.
+        """
         f, g = self.f, self.geometry
         row, column = base_of(f, self.row + place[0]), base_of(f, self.column + place[2])
         inside = f.binary("and", f.icmp("slt", row, g.outer), f.icmp("slt", column, g.inner))
@@ -113,8 +118,8 @@ class _Scan:
     # -- a tile --------------------------------------------------------------------------------------------
 
     def scan(self, place: ScanIndex, low: Ssa, first: Ssa, start: Value) -> Value:
-        """Scans the tile from position `first` on, in a piece that begins at `low`. Returns the total of the
-        line up to the end of the tile.
+        """Scans the tile from position `first` on, in a piece that begins at `low`; `start` is the total
+        before the tile. Returns the total of the line up to the end of the tile.
         """
         f, t, (row, number, column) = self.f, self.cut, place
         self.fill(first)
@@ -139,7 +144,9 @@ class _Scan:
         return total
 
     def shared(self, place: ScanIndex, value: Value) -> tuple[Value, Value]:
-        """The combined totals of the threads before this one in a line, and of all threads."""
+        """Combines totals in a line, where this thread's total is `value`. Returns the total of the threads
+        before this one, and that of all threads.
+        """
         f, team, (row, number, column) = self.f, self.cut.team, place
         if team == 1:
             return value, value
@@ -160,12 +167,12 @@ class _Scan:
             distance, turn = 2 * distance, turn + 1
 
     def fill(self, first: Ssa) -> None:
-        """Loads a tile to local memory. Places beyond the end of a line get its last element, which is not
-        used.
+        """Loads the tile from position `first` on to local memory. Positions after the end of a line get its
+        last element, which is not used.
         """
         f, t = self.f, self.cut
         found = []
-        for turn in range(t.stretch):  # all are read before the first is needed
+        for turn in range(t.stretch):  # all elements are read before the first is needed
             place = delinearize(self.thread + turn * t.threads, (t.rows, t.size, t.columns))
             position = f.smin(f.add(first, base_of(f, place[1])), self.length - 1)
             found.append((self.slot(place), self.read(self.at(place, position))))
@@ -173,7 +180,7 @@ class _Scan:
             self.tile.store(slot, value)
 
     def give(self, first: Ssa) -> None:
-        """Stores the results of a tile."""
+        """Stores the results of the tile from position `first` on."""
         f, g, t = self.f, self.geometry, self.cut
         count = t.threads * t.stretch
         with self.k.walk(f.index(0), f.index(count), 1) as loop:
@@ -189,7 +196,7 @@ class _Scan:
                     self.k.write(e, at, (g.outer, g.length, g.inner))
 
     def wanted(self, place: ScanIndex, position: Ssa) -> AbstractContextManager[None]:
-        """A region that runs only for places that are elements."""
+        """Opens code that runs only for positions of the tile that are elements of the array."""
         g, t = self.geometry, self.cut
         whole = not (g.outer % t.rows or self.length % t.size or g.inner % t.columns)
         return nullcontext() if whole else self.f.if_(self.real(place, position))
@@ -200,7 +207,7 @@ class _Scan:
         return row, inside // self.cut.stretch, inside % self.cut.stretch, column
 
     def at(self, place: ScanIndex, position: Ssa) -> ScanIndex:
-        """The index in [outer, length, inner] of a position."""
+        """The index in [outer, length, inner] of the element at a position of a line."""
         f = self.f
         if self.geometry.reverse and not self.starts:
             position = f.sub(self.length - 1, position)

@@ -24,13 +24,13 @@ from axla.core.dtypes import PRED
 from axla.kernels.scan import ScanPlan
 
 PIECES = 8
-"""Pieces of a line whose totals are summed apart."""
+"""The number of pieces of a line whose totals are combined to a group."""
 ROWS = 4
-"""Rows taken at once across lines."""
+"""The number of rows that an iteration of a scan across lines handles."""
 
 
 _TWICE = ("maximum", "minimum", "and", "or")
-"""The reductions whose result stays the same when a value takes part twice."""
+"""The reductions whose result does not change when a value takes part twice."""
 
 
 def _as(like: Value, parts: Sequence[Ssa]) -> Value:
@@ -39,8 +39,8 @@ def _as(like: Value, parts: Sequence[Ssa]) -> Value:
 
 
 class LineScan:
-    """Writes a phase. Of three phases, the first stores the totals of pieces, the second scans these
-    totals.
+    """Writes a phase. If lines are cut into pieces, the first phase stores the totals of the pieces, the
+    second scans these totals, and the third scans the pieces.
     """
 
     def __init__(self, k: KernelWriter, plan: ScanPlan):
@@ -83,7 +83,7 @@ class LineScan:
         return e.values.splat(self.reduction.lift([found], e.values)[0], e.lanes)
 
     def write(self, at: tuple[AnyIndex, ...], value: Value) -> None:
-        """Binds scanned values to the hero and stores what the roots make of them."""
+        """Computes the kernel's results from scanned values, and stores them."""
         g, e = self.g, self.k.elements(value.lanes)
         e.bind(self.reduction.inst, self.reduction.finish(e, (value,)))
         self.k.write(e, at, (g.outer, g.length, g.inner))
@@ -113,12 +113,12 @@ class LineScan:
                 groups.yield_([*self.join(1, initial, total).parts, *total.parts])
 
     def behind(self, is_first: Ssa, before: Value, own: Value) -> Value:
-        """`own` combined with what is before it, if it is not the first."""
+        """`before` combined with `own`, or `own` alone where `is_first`."""
         joined = self.join(own.lanes, before, own)
         return self.k.values.select(Value(PRED, 1, (is_first,)), own, joined)
 
     def along(self) -> None:
-        """Scans along lines, or takes the totals of all pieces but the last."""
+        """Scans along lines, or computes the totals of all pieces but the last."""
         f, length, (outer,), pieces = self.f, self.g.length, self.space.outer, self.plan.pieces
         parts = self.totals is not None and self.k.phase == 0
         with self.k.steps(outer, pieces - parts) as (line, number):
@@ -132,7 +132,7 @@ class LineScan:
                 self.scan(line, low, high, self.totals.load((line, number), 1))
 
     def at(self, line: AnyIndex, position: Ssa, lanes: int) -> tuple[AnyIndex, ...]:
-        """The index of the vector at a position."""
+        """The index in [outer, length, inner] of the vector at a position of a line."""
         f, length = self.f, self.g.length
         multiple = lanes
         if self.g.reverse:
@@ -146,7 +146,8 @@ class LineScan:
         values, lanes, distance = self.k.values, self.lanes, 1
         neutral = None
         if self.reduction.plain == "multiply" and x.dtype.is_float:
-            # Lower halves are multiplied too: by what LLVM finds, which may be denormal, and slow.
+            # Lower halves are multiplied too. Without a neutral factor, LLVM would choose one, which may be
+            # denormal and slow.
             neutral = values.constant(x.dtype, 1, lanes)
         while distance < lanes:
             order = list(range(lanes))
@@ -166,13 +167,13 @@ class LineScan:
         return x
 
     def last(self, x: Value) -> Value:
-        """The last prefix, in all lanes."""
+        """The last prefix of a vector, repeated in all lanes."""
         if self.lanes == 1:
             return x
         return self.k.values.shuffle(x, x, [0 if self.g.reverse else self.lanes - 1] * self.lanes)
 
     def scan(self, line: AnyIndex, low: Ssa, high: Ssa, start: Value) -> None:
-        """Writes the positions [low, high) of a line, whose first is combined with `start`."""
+        """Scans and writes the positions [low, high) of a line, whose first is combined with `start`."""
         f, lanes = self.f, self.lanes
         e, single = self.k.elements(lanes), self.k.elements(1)
 
@@ -190,7 +191,7 @@ class LineScan:
 
         start = self.k.values.splat(start, lanes)
         whole = f.add(low, f.mul(f.udiv(f.sub(high, low), lanes), lanes))
-        if self.twice:  # and nothing is rounded: one group
+        if self.twice:  # nothing is rounded, so there is only one group
             with f.loop(low, whole, lanes, start.parts) as loop:
                 loop.yield_(vector(loop.index, None, _as(start, loop.carried)).parts)
             start = _as(start, loop.results)
@@ -215,7 +216,7 @@ class LineScan:
                 rest.yield_(found.parts)
 
     def total(self, line: AnyIndex, low: Ssa) -> Value:
-        """The total of a whole piece; where the order is free, per lane first."""
+        """The total of a piece that begins at `low`; where the order is free, lanes are combined last."""
         f, lanes, e, free = self.f, self.lanes, self.k.elements(self.lanes), self.reduction.any_order
         high, step = f.add(low, self.plan.piece), self.plan.group * lanes
 
@@ -284,7 +285,9 @@ class LineScan:
                 vectors(k, self.space, low, high, close, once=True)
 
     def row(self, first: Ssa, number: int) -> AnyIndex:
-        """The memory index of a row."""
+        """The index in memory, along the scanned dimension, of a row: `first + number` in the order of the
+        scan.
+        """
         f, length = self.f, self.g.length
         if self.g.reverse:
             return Index(f, f.sub(length - 1, first), limit=length) - number

@@ -8,7 +8,7 @@ always keep their order.
 
     for each line of the piece:  count digits, then one pass per digit;  or runs, then passes of merges
 
-Short lines of 32-bit keys that are all there is to an element are sorted by a network (`sort_lanes.py`).
+Short lines whose elements have nothing but a 32-bit key are sorted by a network (`sort_lanes.py`).
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from axla.ir.typed import op_of
 from axla.kernels.sort import DIGIT, SortKey, SortPlan
 
 RUN = 8
-"""Elements of the runs that insertion makes."""
+"""The number of elements in the runs that insertion sorts."""
 ONE_RUN = 20
-"""Lines up to this length are one run."""
+"""Lines up to this length are one run: they are sorted by insertion alone."""
 
 
 def emit(k: KernelWriter, plan: SortPlan) -> None:
@@ -44,7 +44,7 @@ def emit(k: KernelWriter, plan: SortPlan) -> None:
 
 
 class _Line:
-    """The elements of a line in each operand, as arrays that begin with them."""
+    """A line in each operand, as arrays that begin at its first element."""
 
     def __init__(self, arrays: Sequence[DenseArray]):
         self.arrays = arrays
@@ -59,7 +59,7 @@ class _Line:
 
 
 class _Sort:
-    """Writes the kernel."""
+    """Writes the kernel of a plan in which each thread sorts whole lines."""
 
     def __init__(self, k: KernelWriter, plan: SortPlan):
         self.k = k
@@ -71,7 +71,7 @@ class _Sort:
         self.length = self.f.index(plan.length)
 
     def line(self, pointers: Sequence[Ssa], stride: int = 1) -> _Line:
-        """The line with its elements at distance `stride`, from these addresses on."""
+        """The line whose elements are `stride` apart, from these addresses on (one for each operand)."""
         dims, pairs = (self.layout.length, stride), zip(pointers, self.layout.dtypes, strict=True)
         return _Line([DenseArray(self.k.values, p, dtype, dims, readonly=False) for p, dtype in pairs])
 
@@ -128,7 +128,7 @@ class _Sort:
             self.copy(buffers[passes % 2], target, self.f.index(0), self.length)
 
     def runs(self, source: _Line, target: _Line, run: int) -> None:
-        """Sorts every stretch of `run` elements by insertion."""
+        """Sorts each run of `run` elements by insertion, from `source` to `target`."""
         f = self.f
         with f.loop(0, self.length, run, nonempty=True) as runs:
             first = runs.index
@@ -165,7 +165,9 @@ class _Sort:
             steps.yield_([f.add(width, width), *b.pointers, *a.pointers])
 
     def merge(self, source: _Line, target: _Line, first: Ssa, middle: Ssa, last: Ssa) -> None:
-        """Merges the sorted [first, middle) and [middle, last); polls for cancellation at intervals."""
+        """Merges the sorted ranges [first, middle) and [middle, last); polls for cancellation at
+        intervals.
+        """
         f = self.f
         one, most = f.index(1), f.index(UNPOLLED_INDICES)
         with f.while_loop([first, middle, first]) as rounds:
@@ -192,7 +194,9 @@ class _Sort:
         return self.computation.root.shape.dtype
 
     def copy(self, source: _Line, target: _Line, first: Ssa, last: Ssa, place: Ssa | None = None) -> None:
-        """Elements [first, last) of the source, to `place` and on."""
+        """Copies elements [first, last) of the source to positions from `place` on, or to the same
+        positions.
+        """
         f = self.f
         shift = f.index(0) if place is None else f.sub(place, first)
         with f.loop(first, last, 1) as loop:

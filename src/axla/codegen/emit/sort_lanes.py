@@ -1,14 +1,14 @@
-"""Short lines of 32-bit numbers, sorted by a network: comparisons of keys whose order is always the same, so
-that those of vectors are one minimum and one maximum, and no jump depends on them.
+"""Sorts short lines of 32-bit numbers by a sorting network: the sequence of comparisons is always the same,
+so a comparison of vectors is one minimum and one maximum, and no jump depends on it.
 
-The keys of a line are `rows` vectors in scratch memory. In the sorted line, place c * rows + r is lane c of
-vector r: places less than `rows` apart are compared as whole vectors, and only the last steps of the network
-exchange lanes. The line is read in whatever order it lies; a transpose brings it back.
+The keys of a line are `rows` vectors in scratch memory. In the sorted line, position c * rows + r is lane c
+of vector r: positions less than `rows` apart are compared as whole vectors, and only the last steps of the
+network exchange lanes. The keys are first stored in memory order; a transpose writes the sorted line.
 
-    keys of the line;  lanes sorted, each for itself;  lanes merged by 2, 4, ...;  the line
+    read the keys;  sort each lane;  merge lanes by 2, 4, ...;  write the line
 
-Elements are made again of their keys. Where that would give other bits (of -0, and of some NaN), the line is
-to be sorted by its elements.
+Elements are computed back from their keys. Where that would change bits (of -0, and of some NaNs), the line
+must be sorted by its elements instead.
 """
 
 from __future__ import annotations
@@ -27,7 +27,9 @@ from axla.target.machine import aligned
 
 
 class NetworkSort:
-    """Writes code that sorts the lines of a plan, one after the other, in scratch memory that begins `at`."""
+    """Writes code that sorts the lines of a plan, one after the other. `at` is the start of its scratch
+    memory.
+    """
 
     def __init__(self, k: KernelWriter, plan: SortPlan, network: Network, comparator: Computation, at: Ssa):
         self.f, self.values, self.e = k.f, k.values, k.elements(1)
@@ -39,8 +41,8 @@ class NetworkSort:
     # -- the line and its keys -----------------------------------------------------------------------------
 
     def read(self, line: Ssa) -> Ssa:
-        """Makes the keys of a line, and the greatest ones for places behind it. Whether all its elements can
-        be made again of their keys.
+        """Stores the keys of a line, and the greatest key at positions after its end. Returns whether all its
+        elements can be computed back from their keys.
         """
         f, values, lanes = self.f, self.values, self.lanes
         size = self.rows * lanes
@@ -58,16 +60,16 @@ class NetworkSort:
         return values.compare("EQ", differ, values.constant(U32, 0)).ssa
 
     def inside(self, position: Ssa) -> Ssa:
-        """Where a vector of the line starts: the last one overlaps the one before it."""
+        """The start of a vector of the line: the last vector overlaps the one before it."""
         return least(self.f, position, self.length - self.lanes, needed=self.length % self.lanes != 0)
 
     def element_bits(self, bits: Value) -> Value:
-        """The bits of the elements that have such keys."""
+        """The bits of the elements that have these keys."""
         key = self.network.key
         return from_ordered_bits(self.values, bits, self.dtype, descending=key.descending)
 
     def write(self, line: Ssa) -> None:
-        """Stores the elements of all keys, which are sorted."""
+        """Stores the elements of the sorted keys in the line."""
         f, values, lanes = self.f, self.values, self.lanes
         target = line if self.length == self.rows * lanes else self.ordered
         with f.loop(0, self.rows, lanes) as loop:
@@ -80,15 +82,15 @@ class NetworkSort:
                 values.store(values.load(U32, f.gep("i32", target, at), lanes), f.gep("i32", line, at))
 
     def load(self, row: Ssa) -> Value:
-        """Return the keys of a row, one a lane."""
+        """Loads the keys of a row, one per lane."""
         return self.values.load(U32, self.address(row), self.lanes, align=4 * self.lanes)
 
     def store(self, row: Ssa, keys: Value) -> None:
-        """Write the keys of a row, one a lane."""
+        """Stores the keys of a row, one per lane."""
         self.values.store(keys, self.address(row), align=4 * self.lanes)
 
     def address(self, row: Ssa) -> Ssa:
-        """Return the address of a row of keys."""
+        """The address of a row of keys."""
         return self.f.gep("i32", self.keys, self.f.mul(row, self.lanes))
 
     # -- the network ---------------------------------------------------------------------------------------
@@ -110,7 +112,9 @@ class NetworkSort:
             self.halve(f.select(is_longer, distance, half), mask)
 
     def halve(self, distance: Ssa, mask: Ssa) -> None:
-        """Compares rows whose numbers differ in the bits of `mask`, then those at half the distance, ..."""
+        """Orders pairs of rows: first those whose numbers differ in the bits of `mask`, `distance` or more
+        apart, then those at half the distance, and so on.
+        """
         f, rows, held = self.f, self.rows, self.network.held
         with f.while_loop([distance, mask]) as steps:
             distance, mask = steps.carried
@@ -133,12 +137,12 @@ class NetworkSort:
             self.store(place, row)
 
     def both(self, a: Value, b: Value) -> tuple[Value, Value]:
-        """Lane by lane the less one, and the greater one."""
+        """(minimum, maximum) of two rows, lane by lane."""
         return self.values.binary("minimum", a, b), self.values.binary("maximum", a, b)
 
     def merge_lanes(self, group: int) -> None:
-        """The first steps of merging lanes that are sorted by `group // 2` to such by `group`: those that
-        compare places of different lanes.
+        """Writes the first steps that merge lanes sorted in groups of `group // 2` to groups of `group`:
+        those that compare positions in different lanes.
         """
         f, lanes, shuffle = self.f, range(self.lanes), self.values.shuffle
         mirrored = [lane // group * group + group - 1 - lane % group for lane in lanes]
@@ -160,7 +164,7 @@ class NetworkSort:
 
 
 def _sorted_pairs(count: int) -> list[tuple[int, int]]:
-    """Pairs to be ordered, one after the other, that sort so many values, a power of two."""
+    """The pairs to order, one after the other, to sort `count` values, a power of two."""
     if count == 1:
         return []
     half = _sorted_pairs(count // 2)
@@ -171,7 +175,7 @@ def _sorted_pairs(count: int) -> list[tuple[int, int]]:
 
 
 def _halving_pairs(count: int) -> list[tuple[int, int]]:
-    """Pairs half of all values apart, then a quarter, ..."""
+    """The pairs of `count` values that are half of them apart, then those a quarter apart, and so on."""
     found, distance = [], count // 2
     while distance:
         found += [(n, n + distance) for n in range(count) if not n & distance]

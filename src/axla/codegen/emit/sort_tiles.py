@@ -24,7 +24,7 @@ from axla.core.dtypes import BY_NAME, DType
 from axla.kernels.sort import SortPlan
 
 SortSlot = Callable[[Ssa], Ssa]
-"""The address, in elements from the begin of an array, of what a slot stands for."""
+"""Maps a slot number to a property of its element, such as the element's offset in an array, in elements."""
 
 
 class TileSort:
@@ -36,7 +36,7 @@ class TileSort:
         f, scratch = k.f, k.scratch()
         work = [f.gep("i8", scratch, offset) for offset in plan.array_offsets()[:-1]]
         buffers = [self._flat([o.pointer for o in k.outputs]), self._flat(work)]
-        left = plan.passes - k.phase  # passes behind this one: the last writes the outputs
+        left = plan.passes - k.phase  # passes after this one; the last one writes the outputs
         self.target = buffers[left % 2]
         readonly = k.phase == 0
         inputs = self._flat([a.pointer for a in k.inputs], readonly=readonly)
@@ -60,7 +60,7 @@ class TileSort:
     # -- elements ------------------------------------------------------------------------------------------
 
     def address(self, line: Ssa, position: Ssa) -> Ssa:
-        """The offset in the array of an element of a line."""
+        """The offset in an array of the element at a position of a line, in elements."""
         f, stride, length = self.f, self.plan.stride, self.plan.length
         begin = f.add(f.mul(f.udiv(line, stride), length * stride), f.urem(line, stride))
         return f.add(begin, f.mul(position, stride))
@@ -79,17 +79,17 @@ class TileSort:
         return self.k.values.compare("LT", a[0], b[0]).ssa
 
     def held(self, slot: Ssa) -> list[Value]:
-        """The compared values of the element in a slot."""
+        """Loads the compared values of the element in a slot."""
         pairs = zip(self.data, self.kinds, strict=True)
         return [self.k.values.load(d, element_address(self.f, p, d, slot), 1) for p, d in pairs]
 
     def slot(self, at: Ssa) -> Ssa:
-        """The slot number at a place of the tile."""
+        """Loads the slot number at position `at` of the tile."""
         found = self.f.load("i32", self.f.gep("i32", self.slots, at), 4)
         return self.f.cast("zext", found, self.f.module.index_type)
 
     def put(self, at: Ssa, slot: Ssa) -> None:
-        """Stores an element's number at a place of the tile."""
+        """Stores a slot number at position `at` of the tile."""
         self.f.store(self.f.cast("trunc", slot, "i32"), self.f.gep("i32", self.slots, at), 4)
 
     # -- tiles ---------------------------------------------------------------------------------------------
@@ -116,7 +116,7 @@ class TileSort:
         self.write(place, place, real)
 
     def merged(self) -> None:
-        """Merges the two runs in a tile."""
+        """Merges the parts of two runs that are in a tile."""
         f, plan = self.f, self.plan
         block = self.k.share.begin
         line, tile = f.udiv(block, plan.tiles), f.urem(block, plan.tiles)
@@ -134,7 +134,7 @@ class TileSort:
             return f.icmp("slt", slot, count)
 
         def bitonic(at: Ssa) -> Ssa:
-            """The slot for a place of a bitonic sequence: the first run ascending, then missing elements,
+            """The slot for a position of a bitonic sequence: the first run ascending, then missing elements,
             then the second run descending.
             """
             turned = f.sub(f.add(here, plan.tile - 1), at)
@@ -181,7 +181,9 @@ class TileSort:
         return search.results[0]
 
     def fill(self, place: SortSlot, slot: SortSlot) -> None:
-        """Loads the compared values of every slot; `slot` gives the initial slot of each place."""
+        """Loads the compared values of all slots; `place` returns the offset of a slot's element, and `slot`
+        the slot that a position of the tile has at first.
+        """
         f = self.f
         with self.k.walk(f.index(0), f.index(self.plan.tile), 1) as loop:
             at = loop.index
@@ -191,7 +193,9 @@ class TileSort:
         self.k.share.barrier()
 
     def exchange(self, low: Ssa, high: Ssa, real: SortSlot) -> None:
-        """Exchanges two places if the element at the higher one comes first."""
+        """Orders two positions of the tile: the element that comes first gets the lower one. `real` tells
+        whether a slot has an element.
+        """
         f = self.f
         a, b = self.slot(low), self.slot(high)
         x, y = f.smin(a, b), f.smax(a, b)
@@ -200,7 +204,9 @@ class TileSort:
         self.put(high, f.select(swap, x, y))
 
     def write(self, place: SortSlot, goal: SortSlot, real: SortSlot) -> None:
-        """Copies the elements to where they belong."""
+        """Copies the elements in sorted order: that at position p of the tile to the offset `goal(p)`, if
+        `real(p)`.
+        """
         f = self.f
         with self.k.walk(f.index(0), f.index(self.plan.tile), 1) as loop, f.if_(real(loop.index)):
             source, to = Index(f, place(self.slot(loop.index))), Index(f, goal(loop.index))
@@ -214,11 +220,11 @@ def _key_type(dtype: DType) -> DType:
 
 
 Exchange = Callable[[Ssa, Ssa], None]
-"""Puts what comes first of two places at the lower one."""
+"""Orders two positions: the element that comes first gets the lower one."""
 
 
 def sort_network(k: KernelWriter, tile: int, row: int, exchange: Exchange) -> None:
-    """Sorts each `row` of places of a tile, a power of two, with all threads of a step."""
+    """Sorts each group of `row` positions of a tile, a power of two, with all threads of a step."""
     f = k.f
     with f.while_loop([f.index(2)]) as runs:
         (width,) = runs.carried
@@ -229,7 +235,9 @@ def sort_network(k: KernelWriter, tile: int, row: int, exchange: Exchange) -> No
 
 
 def halves(k: KernelWriter, tile: int, distance: Ssa, mask: Ssa, exchange: Exchange) -> None:
-    """Compares places whose numbers differ in the bits of `mask`, then those at half the distance, ..."""
+    """Orders pairs of positions: first those whose numbers differ in the bits of `mask`, `distance` or more
+    apart, then those at half the distance, and so on.
+    """
     f = k.f
     with f.while_loop([distance, mask]) as steps:
         distance, mask = steps.carried

@@ -28,7 +28,9 @@ from axla.kernels.blocks import SQUARE, BlockCut, Staging, neighbours
 from axla.kernels.dot import DotPlan
 
 TileSum = tuple[int, Ssa, Ssa, Value]
-"""Finished sums of a thread: the part of the tile that they are in, row and first column there, lanes."""
+"""Finished sums of a thread: the number of the tile's part that contains them, their row and first column in
+it, and their values.
+"""
 
 
 class MatrixOffsets:
@@ -91,13 +93,13 @@ class TileSide:
     def _slot(self, number: int) -> _Slot:
         f, staging, threads = self.f, self.staging, self.product.cut.threads
         vector = f.add(self.product.thread, number * threads)
-        if staging.vectors < threads:  # several threads bring the same
+        if staging.vectors < threads:  # several threads load the same vector
             vector = f.urem(vector, staging.vectors)
         per_line = staging.minor // staging.lanes
         major, minor = f.udiv(vector, per_line), f.mul(f.urem(vector, per_line), staging.lanes)
         x, k = (major, minor) if staging.along_k else (minor, major)
         at = f.add(self.first, x)
-        if self.total % staging.extent:  # beyond the edge stands something else, whose sums nobody reads
+        if self.total % staging.extent:  # beyond the edge, other elements are read; their sums are not used
             at = f.smin(at, self.total - (1 if staging.along_k else staging.lanes))
         return _Slot(self.operand.across(at), k, self.product.placed(staging, x, k))
 
@@ -120,12 +122,12 @@ class TileSide:
         return found
 
     def store(self, half: Ssa, loaded: Sequence[Value]) -> None:
-        """Stores what was loaded in a half of local memory, which begins at byte `half`."""
+        """Stores loaded vectors in the half of local memory that begins at byte `half`."""
         for slot, value in zip(self.slots, loaded, strict=True):
             self.product.put(self, half, slot.place, value)
 
     def address(self, half: Ssa, place: Ssa | int) -> Ssa:
-        """The address of an element in local memory."""
+        """The address of element `place` in the half of local memory that begins at byte `half`."""
         f = self.f
         start = f.gep("i8", self.product.local, f.add(half, self.base))
         return f.gep(f"[{self.staging.size} x i8]", start, place)
@@ -144,7 +146,7 @@ class Blocks(Product):
         assert isinstance(k.share, ThreadBlock)
         self.share, self.thread = k.share, k.share.thread
         self.local = self.share.local(cut.local_bytes)
-        f.attributes += ' "nvvm.minctasm"="2"'  # a GPU holds two blocks: one multiplies while one waits
+        f.attributes += ' "nvvm.minctasm"="2"'  # two blocks fit: one multiplies while one waits
         team = self._team()
         self.across = f.urem(team, cut.across)
         self.down = f.urem(f.udiv(team, cut.across), cut.down)
@@ -163,7 +165,7 @@ class Blocks(Product):
         raise NotImplementedError
 
     def put(self, side: TileSide, half: Ssa, place: Ssa, value: Value) -> None:
-        """Stores the result of `fetch`."""
+        """Stores the result of `fetch` at element `place` in a half of local memory."""
         raise NotImplementedError
 
     def zeros(self) -> list[Value]:
@@ -171,11 +173,13 @@ class Blocks(Product):
         raise NotImplementedError
 
     def multiply(self, sides: Sequence[TileSide], half: Ssa, sums: Sequence[Value]) -> Sequence[Value]:
-        """Adds to the sums the products of a slice in a half of local memory."""
+        """Adds the products of a slice to the sums; the slice is in the half of local memory that begins at
+        byte `half`.
+        """
         raise NotImplementedError
 
     def finished(self, sums: Sequence[Value]) -> list[TileSum]:
-        """The row and column of each sum."""
+        """The sums of a thread with their positions in the tile."""
         raise NotImplementedError
 
     # -- the kernel ----------------------------------------------------------------------------------------
@@ -197,12 +201,12 @@ class Blocks(Product):
             self._finish(self._accumulate(sides), batch, row, col)
 
     def operands(self, batch: Ssa) -> tuple[MatrixOffsets, MatrixOffsets]:
-        """The operands of one product of the batch."""
+        """The operands (lhs, rhs) of product number `batch`."""
         lhs, rhs = self.matrices(batch)
         return Dense(lhs, along_k=self.cut.lhs.along_k), Dense(rhs, along_k=self.cut.rhs.along_k)
 
     def _accumulate(self, sides: Sequence[TileSide]) -> Sequence[Value]:
-        """The sums over all slices."""
+        """Computes the sums over all slices."""
         f, cut, share = self.f, self.cut, self.share
         slices, zeros, start = -(-self.spec.k // cut.depth), self.zeros(), f.index(0)
         for side in sides:
@@ -259,7 +263,7 @@ class Blocks(Product):
                 self.give(total, batch, at_row, at_col)
 
     def _sum(self, group: Ssa, place: Ssa) -> Ssa:
-        """The address of a group's sum in local memory."""
+        """The address of the sum of a group of threads at position `place` in local memory."""
         at = self.f.add(self.f.mul(group, self.cut.part_rows * self.cut.columns), place)
         return element_address(self.f, self.local, self.dtype, at)
 
@@ -268,7 +272,8 @@ class Blocks(Product):
 
 
 class Threads(Blocks):
-    """Each thread multiplies and adds numbers in the sums' type, for a few rows and columns.
+    """A product in which each thread multiplies and adds numbers in the sums' type, for a few rows and
+    columns.
 
     A slice is stored in local memory by k, so that neighbouring rows of lhs, or columns of rhs, are one
     access.
@@ -278,7 +283,7 @@ class Threads(Blocks):
         return self.thread
 
     def placed(self, staging: Staging, x: Ssa, k: Ssa) -> Ssa:
-        """Neighbours in local memory are neighbouring rows or columns of one k."""
+        """The index of an element in local memory, where neighbours are rows or columns of one k."""
         return self.f.add(self.f.mul(k, staging.pitch), x)
 
     def fetch(self, start: Ssa, index: Ssa, lanes: int) -> Value:
@@ -288,7 +293,7 @@ class Threads(Blocks):
         return values.convert(values.load(dtype, address, lanes, align=lanes * dtype.itemsize), self.dtype)
 
     def put(self, side: TileSide, half: Ssa, place: Ssa, value: Value) -> None:
-        """Stores a vector, or lane by lane where its lanes are neighbours in k."""
+        """Stores a vector, or its lanes one by one if they are neighbours in k."""
         address = side.address(half, place)
         if not side.staging.along_k:
             self.values.store(value, address, align=self._aligned(value.lanes))
@@ -311,7 +316,9 @@ class Threads(Blocks):
         return sums
 
     def _read(self, side: TileSide, half: Ssa, step: int, count: int, number: Ssa, teams: int) -> list[Value]:
-        """This thread's elements for one k: vectors of neighbours, at a distance of one vector per thread."""
+        """Loads this thread's elements for one step of k: vectors of neighbours, one vector per thread
+        apart.
+        """
         f, pitch, lanes = self.f, side.staging.pitch, neighbours(self.spec, count)
         steps = self.cut.depth // self.cut.groups
         first = f.add(f.mul(self.group, steps * pitch), f.mul(number, lanes))
@@ -324,7 +331,7 @@ class Threads(Blocks):
         return found
 
     def finished(self, sums: Sequence[Value]) -> list[TileSum]:
-        """The sums by vectors of neighbouring columns."""
+        """The sums of a thread as vectors of neighbouring columns."""
         f, cut, wide = self.f, self.cut, self.tile.columns
         high, lanes = (neighbours(self.spec, count) for count in (self.tile.rows, wide))
         found = []
@@ -337,7 +344,8 @@ class Threads(Blocks):
 
 
 class Warps(Blocks):
-    """Each warp multiplies matrices of 16 x 16 halves by tensor core instructions, with sums in f32.
+    """A product in which each warp multiplies matrices of 16 x 16 16-bit floats by tensor core instructions,
+    with sums in f32.
 
     A slice is stored in local memory in the operand's order, and transposed when it is read, if needed.
     """
@@ -346,18 +354,18 @@ class Warps(Blocks):
         return self.f.udiv(self.thread, WARP)
 
     def placed(self, staging: Staging, x: Ssa, k: Ssa) -> Ssa:
-        """Neighbours in local memory are neighbours in the operand."""
+        """The index of an element in local memory, where neighbours are neighbours in the operand too."""
         major, minor = (x, k) if staging.along_k else (k, x)
         return self.f.add(self.f.mul(major, staging.pitch), minor)
 
     def fetch(self, start: Ssa, index: Ssa, lanes: int) -> Value:
-        """Loads halves as words, without looking at their values."""
+        """Loads 16-bit elements as words, without conversion."""
         address = element_address(self.f, start, U16, index)
         dtype = _word(lanes)
         return self.values.load(dtype, address, 2 * lanes // dtype.itemsize, align=2 * lanes)
 
     def put(self, side: TileSide, half: Ssa, place: Ssa, value: Value) -> None:
-        """Stores words of halves."""
+        """Stores words of 16-bit elements."""
         self.values.store(value, side.address(half, place), align=value.lanes * value.dtype.itemsize)
 
     def zeros(self) -> list[Value]:
@@ -376,7 +384,7 @@ class Warps(Blocks):
                 self._squares(sides[1], half, k, n, self.across, self.cut.across)
                 for n in range(tile.columns // SQUARE)
             ]
-            # Of a square of rhs, words 0 and 2 are the left eight columns.
+            # Words 0 and 2 of a square of rhs are its left eight columns.
             pairs = [(x, (y[n], y[n + 2])) for x in a for y in b for n in range(2)]
             for number, (x, y) in enumerate(pairs):
                 at = slice(4 * number, 4 * number + 4)
@@ -384,7 +392,7 @@ class Warps(Blocks):
         return [Value(self.dtype, 1, (x,)) for x in total]
 
     def _squares(self, side: TileSide, half: Ssa, k: int, number: int, team: Ssa, teams: int) -> list[Ssa]:
-        """A 16 x 16 block for this warp: four words for each thread."""
+        """Loads a 16 x 16 block for this warp; returns the four words of this thread."""
         f, staging = self.f, side.staging
         lane = f.urem(self.thread, WARP)
         far = f.mul(f.udiv(lane, SQUARE), 8)
@@ -398,7 +406,7 @@ class Warps(Blocks):
         return self.share.squares(row, turned=not staging.along_k)
 
     def finished(self, sums: Sequence[Value]) -> list[TileSum]:
-        """The sums by pairs of columns, as tensor cores leave them to each thread."""
+        """The sums of a thread as pairs of columns, as tensor cores distribute them."""
         f, cut = self.f, self.cut
         lane = f.urem(self.thread, WARP)
         found = []

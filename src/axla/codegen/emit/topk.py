@@ -27,7 +27,7 @@ def emit(k: KernelWriter, plan: TopKPlan) -> None:
 
 
 class _Selection:
-    """Writes the kernel."""
+    """Writes the kernel for single threads, each of which selects the best elements of whole lines."""
 
     def __init__(self, k: KernelWriter, plan: TopKPlan):
         self.kernel = k
@@ -38,7 +38,7 @@ class _Selection:
         self.elements = self.flat(whole, self.length)
 
     def flat(self, array: DenseArray, row: int) -> DenseArray:
-        """The same array, all lines as one."""
+        """A view of an array with `row` elements per line as one dimension."""
         readonly = array.readonly
         return DenseArray(self.values, array.pointer, array.dtype, (self.lines * row,), readonly=readonly)
 
@@ -54,7 +54,7 @@ class _Selection:
     # -- candidates --------------------------------------------------------------------------------------
 
     def key(self, position: Ssa, lanes: int) -> Value:
-        """The keys of elements from a position on, larger ones better."""
+        """The keys of elements from a position on; better elements have larger keys."""
         index = Index(self.f, self.f.add(self.base, position), 1, lanes)
         bits = ordered_bits(
             self.values, self.elements.load((index,), lanes), total_order=True, descending=not self.largest
@@ -62,7 +62,7 @@ class _Selection:
         return self.values.convert(bits, U32)
 
     def candidate(self, position: Ssa) -> Ssa:
-        """An element as a candidate: one number."""
+        """The element at a position as a candidate, which is one number."""
         values = self.values
         high = values.convert(self.key(position, 1), U64)
         high = values.binary("shift-left", high, values.constant(U64, 32))
@@ -78,7 +78,9 @@ class _Selection:
     # -- the heap ----------------------------------------------------------------------------------------
 
     def sift(self, place: Ssa, candidate: Ssa, size: Ssa) -> None:
-        """Inserts a candidate at a place of the heap or below, so that none is above a worse one."""
+        """Inserts a candidate at a node of the heap or below it, so that no candidate is above a worse one.
+        `place` is the number of the node, `size` that of all nodes.
+        """
         f = self.f
         one = f.index(1)
         with f.while_loop([place]) as loop:
@@ -111,7 +113,7 @@ class _Selection:
                 self.sift(place, self.at(place), size)
 
     def scan(self) -> None:
-        """Offers all other elements to the heap."""
+        """Compares all other elements with the heap, and inserts the better ones."""
         f, values = self.f, self.values
         lanes = self.kernel.target.lanes(U32)
         rest = self.length - self.count
@@ -156,17 +158,17 @@ class _Selection:
 class _Together(_Selection):
     """Writes a phase in which the threads of a block select together.
 
-    Candidates better than the worst of the current best are appended after these, in any order, until there
-    is no room. Then all are sorted, the best first. No two candidates are equal, so the order of appending
-    does not matter.
+    Candidates better than the worst of the current best are appended after these, in any order, until local
+    memory is full. Then all are sorted, the best first. No two candidates are equal, so the order of
+    appending does not matter.
     """
 
     def __init__(self, k: KernelWriter, plan: TopKPlan):
         super().__init__(k, plan)
         self.plan, self.threads = plan, k.share.threads
         self.heap, self.used = k.share.local(8 * plan.tile), k.share.local(4)
-        self.gathers = k.phase == 1  # what the pieces have given
-        self.gives = plan.pieces > 1 and not k.phase  # to scratch memory
+        self.gathers = k.phase == 1  # reads the candidates of the pieces
+        self.gives = plan.pieces > 1 and not k.phase  # writes candidates to scratch memory
 
     def together(self) -> None:
         f, plan = self.f, self.plan
@@ -191,7 +193,9 @@ class _Together(_Selection):
         self.give(block)
 
     def cleared(self, low: Ssa, high: Ssa) -> None:
-        """Clears places [low, high): all places after the best are free."""
+        """Clears positions [low, high) of the candidates, and marks all positions after the best ones as
+        free.
+        """
         f = self.f
         with self.kernel.walk(low, high, 1) as loop:
             self.put(loop.index, f.const("i64", 0))
@@ -200,7 +204,7 @@ class _Together(_Selection):
         self.kernel.share.barrier()
 
     def gather(self, first: Ssa, end: Ssa) -> None:
-        """Adds the candidates among the elements from `first` on, one of each thread."""
+        """Appends better candidates among the elements from `first` on, one for each thread."""
         f = self.f
         worst = self.at(f.index(self.plan.k - 1))
         with self.kernel.walk(first, f.smin(f.add(first, self.threads), end), 1) as loop:
@@ -216,13 +220,13 @@ class _Together(_Selection):
         self.kernel.share.barrier()
 
     def gathered(self) -> Ssa:
-        """The number of places taken, once all threads know it; none takes or frees a place before that."""
+        """The number of used positions. All threads read it before one of them uses or frees a position."""
         count = self.f.load("i32", self.used, 4)
         self.kernel.share.barrier()
         return self.f.cast("zext", count, self.f.module.index_type)
 
     def sort(self, count: Ssa) -> None:
-        """Sorts the candidates, of which there are `count`, the best first."""
+        """Sorts the `count` candidates, the best first."""
         self.cleared(count, self.f.index(self.plan.tile))
         sort_network(self.kernel, self.plan.tile, self.plan.tile, self.exchange)
 
@@ -234,7 +238,7 @@ class _Together(_Selection):
         self.put(high, f.select(better, a, b))
 
     def give(self, block: Ssa) -> None:
-        """Writes the best candidates: of a piece, or as results."""
+        """Writes the best candidates of a piece to scratch memory, or stores the results."""
         f, values, count = self.f, self.values, self.count
         elements, places = (self.flat(o, count) for o in self.kernel.outputs)
         with self.kernel.walk(f.index(0), f.index(count), 1) as loop:

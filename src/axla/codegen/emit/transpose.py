@@ -31,7 +31,7 @@ def emit(k: KernelWriter, plan: TransposePlan) -> None:
 
 
 class _Transpose:
-    """Writes the kernel."""
+    """Writes the kernel of a plan whose blocks go through registers."""
 
     def __init__(self, k: KernelWriter, plan: TransposePlan):
         self.k, self.f, self.lanes, self.block = k, k.f, plan.lanes, plan.block
@@ -64,8 +64,8 @@ class _Transpose:
                 self.singles(outer, rest, (f.index(0), f.index(whole_columns)))
 
     def tile(self, outer: Sequence[AnyIndex], p: Ssa, q: Ssa) -> None:
-        """A block of lanes x lanes elements: loads rows of the input, transposes them in registers, and
-        writes rows of the output.
+        """Transposes a block of lanes x lanes elements: loads rows of the input, transposes them in
+        registers, and writes rows of the output.
         """
         f, lanes, dims = self.f, self.lanes, self.output_dims
         wide = self.k.elements(lanes)
@@ -94,7 +94,7 @@ class _Transpose:
         self.k.write(e, at, self.output_dims)
 
     def singles(self, outer: Sequence[AnyIndex], rows: tuple[Ssa, Ssa], columns: tuple[Ssa, Ssa]) -> None:
-        """Copies element by element."""
+        """Copies the elements in a range of rows and columns one by one."""
         f, dims = self.f, self.output_dims
         if columns[0].constant is not None and columns[0].constant == columns[1].constant:
             return
@@ -105,12 +105,13 @@ class _Transpose:
 
 
 BATCH = 8
-"""Elements that a thread reads before it writes one."""
+"""The number of elements that a thread reads before it writes the first of them."""
 
 
 class _Tiles(_Transpose):
     """Writes the kernel for threads that share a tile of (p, q): they read it along p, store it in local
-    memory, and write it along q. Places outside of the array are read as its last element, and not written.
+    memory, and write it along q. Positions outside of the array are read as its last element, and not
+    written.
     """
 
     def __init__(self, k: KernelWriter, plan: TransposePlan):
@@ -119,7 +120,7 @@ class _Tiles(_Transpose):
 
     def emit(self) -> None:
         k, (p_size, q_size) = self.k, self.tile_dims
-        # One element more than is read across: threads side by side then meet different banks.
+        # Rows have one element more than the tile, so that neighbouring threads access different banks.
         tiles = [k.local_array(shape_of(hero).dtype, (q_size, p_size + 1)) for hero in self.heroes]
         with k.steps(*self.steps) as (*outer, p_block, q_block):
             start = p_block * p_size, q_block * q_size
@@ -131,8 +132,8 @@ class _Tiles(_Transpose):
 
     @contextmanager
     def batches(self) -> Iterator[list[Index]]:
-        """The numbers of this thread's elements in the tile, a few at a time; neighbouring threads have
-        neighbouring elements.
+        """Yields the numbers of this thread's elements in the tile, a few at a time; neighbouring threads
+        have neighbouring elements.
         """
         f, threads, size = self.f, self.k.share.threads, self.tile_dims[0] * self.tile_dims[1]
         batch = min(BATCH, size // threads)
@@ -179,7 +180,7 @@ class _Tiles(_Transpose):
                 store(values)
 
     def inside(self, start: tuple, place: tuple) -> AbstractContextManager[None]:
-        """A region that runs only for elements of the tile that are in the array."""
+        """Opens code that runs only for elements of the tile that are in the array."""
         f = self.f
         found = None
         for first, offset, dim, tile in zip(start, place, (self.p, self.q), self.tile_dims, strict=True):

@@ -10,8 +10,8 @@ from axla.codegen.value import Value
 
 _BYTES = {"half": 2, "bfloat": 2, "float": 4, "double": 8}
 
-# Bytes inside which x86 and NEON interleave two registers in one instruction; wider registers are moved by
-# such blocks.
+# x86 and NEON interleave two registers within blocks of so many bytes in one instruction; between blocks,
+# elements are moved by whole blocks.
 _BLOCK = 16
 
 
@@ -43,7 +43,7 @@ def transpose_block(f: LlvmFunction, rows: Sequence[Ssa]) -> list[Ssa]:
 
 
 def transposed(f: LlvmFunction, rows: Sequence[Value]) -> list[Value]:
-    """The same for n `Value`s of n lanes."""
+    """The transpose of n `Value`s of n lanes, as by `transpose_block`."""
     parts = [transpose_block(f, [row.parts[n] for row in rows]) for n in range(len(rows[0].parts))]
     return [Value(rows[0].dtype, len(rows), column) for column in zip(*parts, strict=True)]
 
@@ -60,16 +60,18 @@ def _stage(f: LlvmFunction, rows: list[Ssa], bit: int, masks: tuple[list[int], l
 
 
 def _fenced(f: LlvmFunction, row: Ssa) -> Ssa:
-    """The same value, hidden from LLVM, which would otherwise search it for shuffles to combine, finds none,
-    and spends two thirds of the compile time of the kernel on it.
+    """Returns `row` unchanged, but hidden from LLVM. Otherwise LLVM would search it for shuffles to combine,
+    find none, and spend two thirds of the compile time of the kernel on it.
     """
-    # LLVM's back end of s390x, whose order of bytes is big, fails on fences.
+    # LLVM's back end for s390x, which is big-endian, fails on fences.
     floats = f.module.byte_order == "little" and element_type(row.type) in ("float", "double")
     return f.call(row.type, f"llvm.arithmetic.fence.{mangle(row.type)}", row) if floats else row
 
 
 def _interleave(lanes: int, inside: int) -> tuple[list[int], list[int]]:
-    """a0 b0 a1 b1... of the low halves, and of the high halves, of each block of `inside` lanes."""
+    """Two shuffle masks that interleave rows a and b (a0 b0 a1 b1...) within each block of `inside` lanes:
+    one for the low halves of the blocks, one for the high halves.
+    """
     low, high = [], []
     for block in range(0, lanes, inside):
         for lane in range(inside // 2):
@@ -79,7 +81,9 @@ def _interleave(lanes: int, inside: int) -> tuple[list[int], list[int]]:
 
 
 def _alternate(lanes: int, inside: int) -> tuple[list[int], list[int]]:
-    """The even blocks of a, then those of b; and the odd blocks."""
+    """Two shuffle masks: one selects the even blocks of `inside` lanes of row a, then those of row b; the
+    other selects the odd blocks.
+    """
     pair = range(0, 2 * lanes, 2 * inside)
     even = [block + lane for block in pair for lane in range(inside)]
     return even, [lane + inside for lane in even]

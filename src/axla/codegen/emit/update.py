@@ -29,13 +29,14 @@ def emit_update(k: KernelWriter, plan: UpdatePlan) -> None:
         value = e(update, index)
         k.outputs[0].store(tuple(i + s for i, s in zip(index, begin, strict=True)), value)
 
-    # Not twice: where the update reads the element it writes, a second pass would read the new one.
+    # Each element once: where the update reads an element that it overwrites, a second pass would read the
+    # new one.
     walk(k, plan.space, plan.dims, body, once=True)
 
 
 def emit_scatter(k: KernelWriter, plan: ScatterPlan) -> None:
     """Writes the kernel of a `ScatterPlan`: for each scatter index, and each element of its window, combines
-    and stores.
+    the update with the operand and stores the result.
     """
     if plan.sharing is Sharing.ALONE:
         _alone(k, plan)
@@ -44,7 +45,7 @@ def emit_scatter(k: KernelWriter, plan: ScatterPlan) -> None:
 
 
 class _Shared:
-    """A scatter that threads share, one element of a window each."""
+    """Writes a scatter that threads share: each thread handles one element of a window."""
 
     def __init__(self, k: KernelWriter, plan: ScatterPlan):
         self.k, self.f, self.plan = k, k.f, plan
@@ -54,13 +55,13 @@ class _Shared:
         return delinearize(number, self.g.batch_sizes)
 
     def numbers(self, count: int) -> contextlib.AbstractContextManager[ForLoop]:
-        """A loop over `count` numbers in which this thread runs its own number once."""
+        """Opens a loop that this thread runs once, with its own number, if that is below `count`."""
         f, threads = self.f, self.k.share.threads
         low = f.mul(self.k.share.begin, threads)
         return self.k.walk(low, f.smin(f.add(low, threads), count), 1)
 
     def free(self) -> None:
-        """One thread for each element of the updates."""
+        """Each thread combines one element of the updates."""
         g = self.g
         work = g.batch_count * g.window_count
         with self.numbers(work) as loop:
@@ -71,7 +72,7 @@ class _Shared:
                 self.combine(batch, start, number % g.window_count)
 
     def owners(self) -> None:
-        """Each thread looks at all start indices, in order, and handles those that it owns."""
+        """Each thread reads all start indices, in order, and combines the updates at those that it owns."""
         f, g, owners = self.f, self.g, self.plan.owners
         work = owners * g.window_count
         with self.numbers(work) as loop:
@@ -87,7 +88,7 @@ class _Shared:
                     self.combine(batch, start, number % g.window_count)
 
     def window(self) -> None:
-        """One window after the other; each thread handles some of its elements."""
+        """The threads process one window after the other; each thread handles some of its elements."""
         f, g = self.f, self.g
         with f.loop(0, g.batch_count, 1) as batches:
             batch = self.batch(Index(f, batches.index, limit=g.batch_count))
@@ -97,7 +98,7 @@ class _Shared:
             self.k.share.barrier(everywhere=True)
 
     def combine(self, batch: tuple[AnyIndex, ...], start: dict[int, AnyIndex], number: AnyIndex) -> None:
-        """Combines one element of a window with the operand."""
+        """Combines element `number` of a window with the operand."""
         f, g, e, arrays = self.f, self.g, self.k.elements(1), self.k.outputs
         window = delinearize(number, g.window_sizes)
         at = g.operand_index(start, window)
@@ -118,7 +119,7 @@ _SHARED = {Sharing.FREE: _Shared.free, Sharing.OWNERS: _Shared.owners, Sharing.W
 
 
 def _alone(k: KernelWriter, plan: ScatterPlan) -> None:
-    """One thread does everything, with vectors along the rows of windows."""
+    """One thread combines all updates, with vectors along the rows of windows."""
     f, g = k.f, Scattering(k.named[plan.hero])
     arrays, minor = k.outputs, plan.row
     rows = g.window_count // max(minor, 1)
@@ -150,8 +151,8 @@ def _alone(k: KernelWriter, plan: ScatterPlan) -> None:
 
 
 def _beside(k: KernelWriter, g: Scattering, lanes: int, whole: int) -> None:
-    """The first `whole` updates, of one element each: computed `lanes` at a time, then combined one by one in
-    order.
+    """Combines the first `whole` updates, which have one element each: `lanes` of them are computed at a
+    time, then combined one by one, in order.
     """
     f, values, arrays = k.f, k.values, k.outputs
     with f.loop(0, whole, lanes, nonempty=True) as loop:
@@ -159,7 +160,7 @@ def _beside(k: KernelWriter, g: Scattering, lanes: int, whole: int) -> None:
         first = Index(f, loop.index, multiple=lanes, limit=g.batch_count)
         e, one, window = k.elements(lanes), k.elements(1), (0,) * len(g.window_sizes)
         starts = [g.start(one, delinearize(first + n, g.batch_sizes), clamped=False) for n in range(lanes)]
-        if starts[0][1] is False:  # of an array without elements
+        if starts[0][1] is False:  # the array has no elements
             return
         at = g.update_index(delinearize(number, g.batch_sizes), window)
         new = [values.splat(e(update, at), lanes) for update in g.updates]
@@ -173,7 +174,7 @@ def _beside(k: KernelWriter, g: Scattering, lanes: int, whole: int) -> None:
 
 
 def _when(f: LlvmFunction, condition: Value | bool) -> contextlib.AbstractContextManager[None]:
-    """A region that runs when the condition holds."""
+    """Opens code that runs if the condition holds."""
     if condition is True:
         return contextlib.nullcontext()
     return f.if_(f.const("i1", False) if condition is False else condition.ssa)

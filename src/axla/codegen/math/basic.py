@@ -14,8 +14,8 @@ def maximum(a: Reg, b: Reg) -> Reg:
     """The larger operand; NaN if either is; +0 is larger than -0."""
     m = a.m
     if not m.target.has_ordered_maximum or a.known or b.known:
-        return m.intrinsic("maximum", a, b)  # which is short where LLVM knows one
-    # Both orders differ for zeros, where bits of the sign are joined, and for NaN.
+        return m.intrinsic("maximum", a, b)  # short code where LLVM knows an operand
+    # The two orders of operands differ for zeros, where `and` clears the sign, and for NaN.
     found = (m.most(a, b).bits() & m.most(b, a).bits()).floats()
     return m.select(a.unordered(b), math.nan, found)
 
@@ -26,21 +26,21 @@ def minimum(a: Reg, b: Reg) -> Reg:
     m = a.m
     if not m.target.has_ordered_maximum or a.known or b.known:
         return m.intrinsic("minimum", a, b)
-    # Both orders differ for zeros, where bits of the sign are joined, and for NaN, which stays one with bits
-    # of the other.
+    # The two orders of operands differ for zeros, where `or` sets the sign, and for NaN, which stays a NaN
+    # when bits of the other operand are added.
     return (m.least(a, b).bits() | m.least(b, a).bits()).floats()
 
 
 @on_floats("sign", exact=True)
 def sign(x: Reg) -> Reg:
-    """-1, 1, or x itself for zeros and NaN."""
+    """The sign of x: -1 or 1, or x itself for zeros and NaN."""
     m = x.m
     return m.select(m.abs(x) > 0.0, m.copysign(1.0, x), x)
 
 
 @on_floats("round-nearest-afz", exact=True)
 def round_away(x: Reg) -> Reg:
-    """To the nearest integer, ties away from zero."""
+    """Rounds to the nearest integer, ties away from zero."""
     m = x.m
     # The number before 0.5: adding 0.5 itself would round 0.49999997 up to 1.
     half = 0.5 - 2.0 ** (-25 if x.element == "float" else -54)

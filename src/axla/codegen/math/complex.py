@@ -30,7 +30,9 @@ def absolute(re: Reg, im: Reg) -> Reg:
 
 
 def unless_nan(re: Reg, im: Reg, result: Reg) -> Reg:
-    """The result, or NaN where a part is NaN, even if the other is infinite, as in XLA."""
+    """Returns `result`, or NaN if the real or the imaginary part is NaN, even if the other part is infinite,
+    as in XLA.
+    """
     return re.m.select(re.is_nan() | im.is_nan(), float("nan"), result)
 
 
@@ -50,7 +52,7 @@ def divide(a: Reg, b: Reg, c: Reg, d: Reg) -> Pair:
     re = m.select(by_real, m.fma(b, ratio, a), m.fma(a, ratio, b)) / scale
     im = m.select(by_real, m.fma(a, -ratio, b), m.fma(b, ratio, -a)) / scale
     lost = re.is_nan() & im.is_nan()
-    # By zero: infinities, unless the dividend is zero or NaN too.
+    # A division by zero returns infinities, unless the dividend is zero or NaN too.
     zero = c.eq(0.0) & d.eq(0.0)
     pole = m.copysign(INFINITY, c)
     re, im = m.select(lost & zero, pole * a, re), m.select(lost & zero, pole * b, im)
@@ -76,7 +78,7 @@ def _boxed(x: Reg) -> Reg:
 
 
 def sign(re: Reg, im: Reg) -> Pair:
-    """z / |z|, and z for zero."""
+    """The sign of a complex number: z / |z|, or z if it is zero."""
     m = re.m
     size = absolute(re, im)
     zero = size.eq(0.0)

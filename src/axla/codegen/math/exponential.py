@@ -1,7 +1,7 @@
 """exp, expm1 and logistic, of floats and complex numbers.
 
-x = n ln 2 + r with |r| <= ln 2 / 2: exp(x) = 2**n exp(r). Adding the magic number rounds x / ln 2 to n and
-leaves n in the low bits as an integer, which saves two conversions.
+With x = n ln 2 + r and |r| <= ln 2 / 2, exp(x) = 2**n exp(r). Adding the magic number rounds x / ln 2 to n
+and leaves n in the low bits as an integer, which saves two conversions.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ LOG2_E = 1.4426950408889634
 
 @dataclass(frozen=True, slots=True)
 class _Constants:
-    """ln 2 in two parts, the first with so few bits that n * high is exact, and coefficients of the
-    polynomials for the exponential.
+    """Constants for one float type: ln 2 in two parts, the first with so few bits that n * high is exact, and
+    coefficients of the polynomials for the exponential.
     """
 
     high: float
@@ -28,7 +28,7 @@ class _Constants:
     least: float  # below, exp is 0
     most: float  # above, exp is infinite
     exp: tuple[float, ...]  # (exp(r) - 1 - r) / r**2, highest power first; least error relative to exp(r)
-    expm1: tuple[float, ...]  # the same, least error relative to expm1(r)
+    expm1: tuple[float, ...]  # the same polynomial; least error relative to expm1(r)
     minus_one: float  # below, expm1 is -1
 
 
@@ -74,7 +74,7 @@ def exp(x: Reg) -> Reg:
     """
     m, k = x.m, _CONSTANTS[x.element]
     zero, nothing = x < k.least, m.number(x, 0.0)
-    if avx512.applies(x):  # what is far below every number is fast to scale
+    if avx512.applies(x):  # scaling to far below all numbers is fast
         n, _, r = reduce(m.least(m.select(zero, m.number(x, 10.0 * k.least), x), k.most))
         return avx512.scalef(m.horner(r, (*k.exp, 1.0, 1.0)), n)
     n, shifted, r = reduce(m.least(m.select(zero, nothing, x), k.most))
@@ -94,7 +94,7 @@ def expm1(x: Reg) -> Reg:
     m, k = x.m, _CONSTANTS[x.element]
     n, shifted, r = reduce(m.most(m.least(x, k.most), k.minus_one))
     p = m.fma(r * r, m.horner(r, k.expm1), r)
-    # 2**n p + (2**n - 1), all at half size so that 2**n does not overflow.
+    # Computes 2**n p + (2**n - 1), with all terms halved so that 2**n does not overflow.
     half = m.number(x, 0.5)
     size = (half.bits() + (shifted.bits() << FRACTION[x.element])).floats()
     far = m.fma(size, p, size - 0.5)
@@ -103,7 +103,9 @@ def expm1(x: Reg) -> Reg:
 
 @on_floats("logistic")
 def logistic(x: Reg) -> Reg:
-    """1 / (1 + exp(-x)); for negative x exp(x) / (1 + exp(x)), which keeps small results accurate."""
+    """Computes 1 / (1 + exp(-x)); for negative x exp(x) / (1 + exp(x)), which keeps small results
+    accurate.
+    """
     m = x.m
     e = exp(-m.abs(x))
     return m.select(x < 0.0, e, m.number(x, 1.0)) / (e + 1.0)
@@ -111,10 +113,11 @@ def logistic(x: Reg) -> Reg:
 
 @on_complex("exponential")
 def complex_exp(re: Reg, im: Reg) -> Pair:
-    """exp(re) (cos(im) + i sin(im)), without intermediate overflow."""
+    """Computes exp(re) (cos(im) + i sin(im)), without intermediate overflow."""
     m = re.m
     sine, cosine = sincos(im)
-    # Far out in two halves: exp(re) may overflow where the product with a small cosine does not.
+    # For large |re|, multiply by exp(re / 2) twice: exp(re) may overflow where its product with a small
+    # cosine does not.
     whole, half = exp(re), exp(re * 0.5)
     near = m.abs(re) < (80.0 if re.element == "float" else 700.0)
     a = m.select(near, whole * cosine, half * cosine * half)
@@ -126,7 +129,9 @@ def complex_exp(re: Reg, im: Reg) -> Pair:
 
 @on_complex("exponential-minus-one")
 def complex_expm1(re: Reg, im: Reg) -> Pair:
-    """exp(x) cos(y) - 1 = expm1(x) cos(y) - 2 sin(y / 2)**2"""
+    """Computes exp(z) - 1; its real part is exp(x) cos(y) - 1 = expm1(x) cos(y) - 2 sin(y / 2)**2 for z = x +
+    i y.
+    """
     m = re.m
     sine, cosine = sincos(im)
     half, _ = sincos(im * 0.5)
@@ -138,7 +143,7 @@ def complex_expm1(re: Reg, im: Reg) -> Pair:
 
 @on_complex("logistic")
 def complex_logistic(re: Reg, im: Reg) -> Pair:
-    """1 / (1 + exp(-z)) of a complex number."""
+    """Computes 1 / (1 + exp(-z)) of a complex number z."""
     a, b = complex_exp(-re, -im)
     one = re.m.number(re, 1.0)
     return divide(one, re.m.number(re, 0.0), a + 1.0, b)

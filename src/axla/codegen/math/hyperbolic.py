@@ -83,42 +83,44 @@ def atanh(x: Reg) -> Reg:
 
 @on_complex("sine")
 def complex_sin(re: Reg, im: Reg) -> Pair:
-    """sin(re) cosh(im) + i cos(re) sinh(im), with exact zeros on the axes."""
+    """Computes sin(re) cosh(im) + i cos(re) sinh(im), with exact zeros on the axes."""
     m = re.m
     s, c = sincos(re)
     b = c * sinh(im)
     a = s * cosh(im)
-    # On the axes an infinite factor meets an exact zero.
+    # On the axes, the product of an infinite factor and an exact zero would be NaN.
     return m.select(re.eq(0.0), re, a), m.select(im.eq(0.0), c * im, b)
 
 
 @on_complex("cosine")
 def complex_cos(re: Reg, im: Reg) -> Pair:
-    """cos(re) cosh(im) - i sin(re) sinh(im), with the signs of zeros on the axes."""
+    """Computes cos(re) cosh(im) - i sin(re) sinh(im), with the signs of zeros on the axes."""
     m = re.m
     s, c = sincos(re)
     a = c * cosh(im)
     b = -s * sinh(im)
-    # On the axes the sign of a zero is left: an infinite factor must not meet it.
+    # On the axes the imaginary part is a zero with a sign: its product with an infinite factor would be NaN.
     return a, m.select(re.eq(0.0), -s * m.copysign(1.0, im), m.select(im.eq(0.0), -s * im, b))
 
 
 @on_complex("sinh")
 def complex_sinh(re: Reg, im: Reg) -> Pair:
-    """sinh z = -i sin iz"""
+    """Computes sinh z = -i sin(i z)."""
     a, b = complex_sin(-im, re)
     return b, -a
 
 
 @on_complex("cosh")
 def complex_cosh(re: Reg, im: Reg) -> Pair:
-    """cosh z = cos iz"""
+    """Computes cosh z = cos(i z)."""
     return complex_cos(-im, re)
 
 
 @on_complex("tanh")
 def complex_tanh(re: Reg, im: Reg) -> Pair:
-    """With t = tan y, s = sinh x: (s sqrt(1 + s**2) (1 + t**2) + i t) / (1 + (1 + t**2) s**2) (Kahan)."""
+    """Computes (s sqrt(1 + s**2) (1 + t**2) + i t) / (1 + (1 + t**2) s**2) with t = tan y and s = sinh x, for
+    z = x + i y (Kahan).
+    """
     m = re.m
     size = m.abs(re)
     limit = 15.0 if re.element == "float" else 25.0
@@ -128,8 +130,8 @@ def complex_tanh(re: Reg, im: Reg) -> Pair:
     scale = m.fma(beta, s * s, 1.0)
     a = beta * m.sqrt(m.fma(s, s, 1.0)) * s / scale
     b = t / scale
-    # At poles of the tangent beta is huge: the limits are coth x and 0.
-    # For large x: 1, and 4 sin y cos y exp(-2 |x|).
+    # At poles of the tangent beta is huge: the limits of the two parts are coth x and 0. For large |x| they
+    # are 1 and 4 sin y cos y exp(-2 |x|).
     sine, cosine = sincos(im)
     decay = exp(-size)
     far = size > limit
@@ -143,6 +145,6 @@ def complex_tanh(re: Reg, im: Reg) -> Pair:
 
 @on_complex("tan")
 def complex_tan(re: Reg, im: Reg) -> Pair:
-    """tan z = -i tanh iz"""
+    """Computes tan z = -i tanh(i z)."""
     a, b = complex_tanh(-im, re)
     return b, -a

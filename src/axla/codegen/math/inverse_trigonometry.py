@@ -1,11 +1,11 @@
-"""atan2, and asin, acos, atan through it."""
+"""The function atan2, and asin, acos and atan, which are computed by it."""
 
 from __future__ import annotations
 
 from axla.codegen.arithmetic import Reg
 from axla.codegen.math.tables import on_floats
 
-# (atan(t) - t) / t**3 of t**2: for |t| <= 1, and for |t| <= tan(pi / 8)
+# Coefficients of (atan(t) - t) / t**3 as polynomials in t**2: for |t| <= 1, and for |t| <= tan(pi / 8).
 _ATAN_F32 = (
     0.0029745924, -0.016581194, 0.043553565, -0.075805806, 0.10678942, -0.1421421, 0.19994137, -0.33333167,
 )  # fmt: skip
@@ -24,12 +24,12 @@ _QUARTER_PI = 0.7853981633974483
 
 
 def _atan_unit(q: Reg) -> Reg:
-    """atan of q in [0, 1]."""
+    """The inverse tangent of q, which is in [0, 1]."""
     m = q.m
     if q.element == "float":
         z = q * q
         return m.fma(z * q, m.horner(z, _ATAN_F32), q)
-    # atan(q) = pi / 4 + atan((q - 1) / (q + 1)) from tan(pi / 8) on
+    # For q > tan(pi / 8), atan(q) = pi / 4 + atan((q - 1) / (q + 1)).
     large = q > 0.41421356237309503
     t = m.select(large, (q - 1.0) / (q + 1.0), q)
     z = t * t
@@ -62,7 +62,7 @@ def atan(x: Reg) -> Reg:
 
 
 def _cosine_of(sine: Reg) -> Reg:
-    """sqrt(1 - s**2); NaN for |s| > 1."""
+    """The cosine sqrt(1 - s**2) for a sine s; NaN for |s| > 1."""
     return sine.m.sqrt((1.0 - sine) * (sine + 1.0))
 
 

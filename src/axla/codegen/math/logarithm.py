@@ -13,11 +13,11 @@ from axla.codegen.math.inverse_trigonometry import atan2
 from axla.codegen.math.root import complex_sqrt
 from axla.codegen.math.tables import Pair, on_complex, on_floats
 
-# (log(1 + f) - f + f**2 / 2) / f**3 on [-1/4, 1/2], highest power first
+# Coefficients of (log(1 + f) - f + f**2 / 2) / f**3 for f in [-1/4, 1/2], highest power first.
 _LOG_F32 = (
     -0.04616747, 0.10582778, -0.13186891, 0.14467704, -0.16643743, 0.19991091, -0.25000194, 0.33333448,
 )  # fmt: skip
-# (2 atanh(s) - 2 s) / s**3 of z = s**2 for |s| <= 0.2
+# Coefficients of (2 atanh(s) - 2 s) / s**3 as a polynomial in z = s**2, for |s| <= 0.2.
 _LOG_F64 = (
     0.13844270817613052, 0.13173413007844356, 0.15391123366898168, 0.18181665512309028, 0.2222222430284926,
     0.285714285557679, 0.4000000000005695, 0.666666666666666,
@@ -29,7 +29,7 @@ _LN2 = {
 
 
 def log_of_parts(e: Reg, f: Reg) -> Reg:
-    """e ln 2 + log(1 + f)."""
+    """Computes e ln 2 + log(1 + f)."""
     m = e.m
     high, low = _LN2[f.element]
     if f.element == "float":
@@ -54,7 +54,9 @@ def log(x: Reg) -> Reg:
 
 
 def _with_ends(x: Reg, least: float, result: Reg) -> Reg:
-    """The result for x in (least, infinity); -inf, infinity or NaN for other x."""
+    """Returns `result` for x in (least, infinity), -inf for x = least, infinity for infinite x, and NaN for
+    all other x.
+    """
     m = x.m
     result = m.select(x.eq(INFINITY), INFINITY, result)
     result = m.select(x.eq(least), -INFINITY, result)
@@ -76,7 +78,7 @@ def log1p(x: Reg) -> Reg:
 
 
 def _product_and_square(a: Reg, b: Reg, c: float, d: Reg) -> Reg:
-    """a (b + c) + d**2, corrected for all rounding errors, since the two terms may cancel."""
+    """Computes a (b + c) + d**2, corrected for all rounding errors, since the two terms may cancel."""
     m = a.m
     total, total_low = m.two_sum(b, m.number(b, c))
     p, p_low = m.two_product(a, total)
@@ -86,7 +88,7 @@ def _product_and_square(a: Reg, b: Reg, c: float, d: Reg) -> Reg:
 
 
 def _log_modulus(re: Reg, im: Reg) -> Reg:
-    """log |z|, without cancellation near |z| = 1."""
+    """Computes log |z|, without cancellation near |z| = 1."""
     m = re.m
     large, small = sorted_parts(re, im)
     near = (large > 0.5) & (large < 2.0)
@@ -101,13 +103,13 @@ def _log_modulus(re: Reg, im: Reg) -> Reg:
 
 @on_complex("log")
 def complex_log(re: Reg, im: Reg) -> Pair:
-    """The logarithm of the modulus, and the angle as imaginary part."""
+    """The complex logarithm: the logarithm of the modulus as real part, the angle as imaginary part."""
     return unless_nan(re, im, _log_modulus(re, im)), atan2(im, re)
 
 
 @on_complex("log-plus-one")
 def complex_log1p(re: Reg, im: Reg) -> Pair:
-    """log |1 + z| through |1 + z|**2 - 1 = x (x + 2) + y**2 for small z."""
+    """Computes log(1 + z); for small z, log |1 + z| is computed from |1 + z|**2 - 1 = x (x + 2) + y**2."""
     m = re.m
     near = (m.abs(re) < 0.5) & (m.abs(im) < 0.5)
     small = log1p(_product_and_square(re, re, 2.0, im)) * 0.5
@@ -124,11 +126,11 @@ def _square(re: Reg, im: Reg) -> Pair:
 
 @on_complex("atan2")
 def complex_atan2(a: Reg, b: Reg, c: Reg, d: Reg) -> Pair:
-    """-i log((x + i y) / sqrt(x**2 + y**2)) with y = a + b i, x = c + d i."""
+    """Computes -i log((x + i y) / sqrt(x**2 + y**2)) with y = a + b i, x = c + d i."""
     m = a.m
     xx, yy = _square(c, d), _square(a, b)
     x, y = xx[0] + yy[0], xx[1] + yy[1]
-    root = complex_sqrt(m.select(m.abs(y).eq(INFINITY), 0.0, x), y)  # infinite, even where x is NaN
+    root = complex_sqrt(m.select(m.abs(y).eq(INFINITY), 0.0, x), y)  # infinite if y is, even where x is NaN
     re, im = complex_log(*divide(c - b, d + a, *root))
-    # The product with -i: an infinite logarithm has no angle.
+    # The product with -i. If the logarithm is infinite, the angle becomes NaN.
     return im + re * 0.0, im * 0.0 - re

@@ -1,4 +1,4 @@
-"""x ** y."""
+"""Powers x ** y of floats and of complex numbers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _EXP2 = (
     0.05550410977442752,
     0.24022651219832983, 0.693147180534621, 0.9999999999588977,
 )  # fmt: skip
-# (2 atanh(s) - 2 s - 2/3 s**3) / s**5, a polynomial in s**2
+# Coefficients of (2 atanh(s) - 2 s - 2/3 s**3) / s**5 as a polynomial in s**2.
 _TAIL = (
     0.12576844793328387, 0.11591478863199166, 0.1334120313112233, 0.15384404584062264, 0.18181821567132483,
     0.22222222190791893, 0.28571428571579877, 0.3999999999999972,
@@ -33,8 +33,8 @@ _LN2 = (0.6931471805599453, 2.3190468138462996e-17)
 
 @on_floats("power")
 def power(x: Reg, y: Reg) -> Reg:
-    """pow as in C: 1 for y = 0 and for x = 1, even where the other is NaN; NaN for negative x and fractional
-    y.
+    """The power x ** y as pow in C: 1 for y = 0 and for x = 1, even where the other operand is NaN; NaN for
+    negative x and fractional y.
     """
     body = _power_single if x.element == "float" else _power_double
     (result,) = x.m.outlined("power", body, x, y)
@@ -42,7 +42,7 @@ def power(x: Reg, y: Reg) -> Reg:
 
 
 def _power_single(x: Reg, y: Reg) -> tuple[Reg, ...]:
-    """The power in f64, where the logarithm of an f32 needs no second part."""
+    """Computes the power in f64, where the logarithm of an f32 needs no second part."""
     m = x.m
     size = m.abs(x).cast("fpext", "double")
     e, fraction = split_exponent(size)
@@ -58,13 +58,13 @@ def _power_single(x: Reg, y: Reg) -> tuple[Reg, ...]:
 
 
 def _special(x: Reg, y: Reg, result: Reg) -> Reg:
-    """x ** y from |x| ** y, with C's results for zeros, infinities and NaN."""
+    """Makes x ** y of `result`, which is |x| ** y, with C's results for zeros, infinities and NaN."""
     m = x.m
     whole = m.rint(y).eq(y)
     half = y * 0.5
     odd = whole & m.rint(half).ne(half)
     negative = x.bits() < 0
-    result = m.select(m.abs(x).eq(1.0), 1.0, result)  # whatever the size of y
+    result = m.select(m.abs(x).eq(1.0), 1.0, result)  # also for infinite y
     result = m.select(negative & odd, -result, result)
     lost = (x < 0.0) & (x > -INFINITY) & ~whole
     lost = lost | x.is_nan() | y.is_nan()
@@ -73,7 +73,9 @@ def _special(x: Reg, y: Reg, result: Reg) -> Reg:
 
 
 def _log_parts(size: Reg) -> tuple[Reg, Reg]:
-    """log(size) as a sum of two numbers, with a relative error of about 2**-67, for finite positive size."""
+    """The logarithm of `size` as a sum of two numbers, with a relative error of about 2**-67, for finite
+    positive `size`.
+    """
     m = size.m
     e, fraction = split_exponent(size)
     # s = (m - 1) / (m + 1) in two parts
@@ -126,7 +128,7 @@ def _power_by_series(x: Reg, y: Reg) -> Reg:
     product = m.select(inside, product, m.most(m.least(product, 800.0), -800.0))
     base = exp(product)
     result = m.fma(base, error, base)
-    # An infinite base must not meet the correction; 0 is right as it is.
+    # The correction would make an infinite base NaN.
     result = m.select(base < INFINITY, result, base)
     grows = y > 0.0
     result = m.select(size.eq(0.0), m.select(grows, m.number(x, 0.0), INFINITY), result)
@@ -136,7 +138,8 @@ def _power_by_series(x: Reg, y: Reg) -> Reg:
 
 @on_complex("power")
 def complex_power(a: Reg, b: Reg, c: Reg, d: Reg) -> Pair:
-    """exp(w log z): with |z| = r and the angle t, r**c exp(-d t) at the angle c t + d log r; 0**0 is 1.
+    """Computes z ** w = exp(w log z), with z = a + b i and w = c + d i: for |z| = r and the angle t of z, the
+    modulus is r**c exp(-d t) and the angle c t + d log r. 0**0 is 1.
 
     The steps, and so their roundings, are XLA's: for large exponents the angle is determined by rounding
     alone.
@@ -148,7 +151,7 @@ def complex_power(a: Reg, b: Reg, c: Reg, d: Reg) -> Pair:
     re, im = size * cosine, size * sine
     zero = a.eq(0.0) & b.eq(0.0)
     one = (c.eq(0.0) & d.eq(0.0)) | (a.eq(1.0) & b.eq(0.0))
-    # 0**w is 0 for w > 0; elsewhere XLA says infinity or NaN.
+    # 0**w is 0 for w > 0; for other w XLA returns infinity or NaN.
     vanishes = zero & (c > 0.0) & d.eq(0.0)
     real_axis = vanishes | (a.eq(INFINITY) & b.eq(0.0) & d.eq(0.0) & ~c.is_nan())
     re, im = m.select(real_axis, power(modulus, c), re), m.select(real_axis, 0.0, im)

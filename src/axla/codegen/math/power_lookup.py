@@ -15,8 +15,8 @@ from typing import Literal
 
 from axla.codegen.arithmetic import Reg
 
-_BITS = 7  # of an index
-_SHIFT = 52 - _BITS  # of the last bit of an index in a fraction
+_BITS = 7  # bits of a table index
+_SHIFT = 52 - _BITS  # position of the last bit of an index in a fraction
 _LEAST = 0x3FE6800000000000  # z is from 0.703125, so that c near 1 is 1, to twice that
 _LN2 = (0.6931471805601177, -1.7239444525614835e-13)  # a multiple of 2**-40, and the rest
 _STEP = (0.6931471805599453 / 128, 2.3190468138462996e-17 / 128)  # ln 2 / 128 in two parts
@@ -24,13 +24,13 @@ _USUAL = 708.0  # |y log(x)| below which the result is a normal number
 
 
 def applies(x: Reg) -> bool:
-    """Whether the target has memory for tables, and fused multiply-add."""
+    """Whether tables can be used for x: a scalar on a 64-bit CPU with fused multiply-add."""
     target = x.m.target
     return x.lanes == 1 and target.has_fma and not target.launched and target.form.pointer_bytes == 8
 
 
 def usual_power(x: Reg, y: Reg) -> tuple[Reg, Reg]:
-    """x ** y, and whether it is valid: for a normal positive x and a result far from overflow and
+    """(x ** y, whether it is valid): it is for a normal positive x and a result far from overflow and
     underflow.
     """
     m, order = x.m, x.m.target.form.byte_order
@@ -45,7 +45,8 @@ def usual_power(x: Reg, y: Reg) -> tuple[Reg, Reg]:
     square = r * r
     total, low2 = m.fast_two_sum(total, half * r)
     low3 = m.fma(half, r, -(half * r))
-    # Sums of what is ready first: the chain is what a loop waits for.
+    # Terms that are available early are added first: a loop waits for the longest chain of dependent
+    # operations.
     tail = m.fma(square * square, m.fma(square, 1 / 9, m.fma(r, -1 / 8, 1 / 7)),
                  m.fma(square, m.fma(r, -1 / 6, 0.2), m.fma(r, -0.25, 1 / 3)))  # fmt: skip
     low = m.fma(r * square, tail, m.fma(k, _LN2[1], log_c_low) + low) + (low2 + low3)
@@ -74,7 +75,7 @@ def _exp(x: Reg, low: Reg, order: Literal["little", "big"]) -> Reg:
 
 
 def _row(x: Reg, content: bytes, number: Reg, width: int) -> Sequence[Reg]:
-    """The numbers of a row of a table."""
+    """Loads row `number` of a table of f64 numbers, `width` per row."""
     f = x.m.f
     row = f.data(content).item(number.ssa, 8 * width)
     return [x.m.reg(f.load("double", row.at(8 * k), 8, readonly=True)) for k in range(width)]

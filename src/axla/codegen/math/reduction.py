@@ -21,7 +21,7 @@ _SPLIT = {
     "float": (1.5703125, 0.0004837512969970703, 7.549533620476723e-08, 2.5633440682570896e-12),
     "double": _FUSED["double"],
 }
-# The largest x whose q keeps those products exact and the result right to an ulp.
+# The largest |x| for which these products are exact and the result is right to an ulp.
 _LIMIT_FUSED = {"float": 100000.0, "double": 1000000.0}
 _LIMIT_SPLIT = {"float": 6000.0, "double": 1000000.0}
 
@@ -38,15 +38,17 @@ _LOW = 0xFFFFFFFF
 
 
 _NO_TURN = 0.785
-"""Up to here, just below pi / 4, the quotient is 0, and x is left."""
+"""For |x| up to this number, just below pi / 4, q is 0 and r is x."""
 
 
 def reduce(x: Reg) -> tuple[Reg, Reg]:
-    """(r, q): q is an integer register of the width of x, of which the low two bits are right."""
+    """(r, q) with x = q pi / 2 + r; q is an integer register of the width of x, of which the low two bits are
+    right.
+    """
     m = x.m
     if x.lanes > 1 or m.target.launched:
         return _reduced(x)
-    # One number mostly waits for the one before it: a jump is shorter than 19 cycles of reduction.
+    # A scalar often depends on the scalar before it: a branch is faster than 19 cycles of reduction.
     branch = m.f.branch((m.abs(x) > _NO_TURN).ssa)
     with branch.then():
         r, q = _reduced(x)
@@ -78,7 +80,7 @@ def _reduced(x: Reg) -> tuple[Reg, Reg]:
 def _window(exponent: Reg, words: int) -> list[Reg]:
     """`words` 32-bit words (in i64) of 2 / pi, from the bit whose product with 2**exponent has weight 2.
 
-    More significant bits only contribute multiples of 4.
+    More significant bits contribute only multiples of 4.
     """
     m = exponent.m
     # Bits are counted from the zeros on: the one of weight 2**-k is number 63 + k. Lanes too small to be
@@ -104,10 +106,11 @@ def _reduce_single(x: Reg) -> tuple[Reg, ...]:
     exponent = (bits.lshr(23) & 255) - 150
     fraction = ((bits & 0x7FFFFF) | 0x800000).cast("zext", "i64")
     w0, w1, w2 = _window(exponent, 3)
-    # Modulo 2**96: two bits of the quotient, then its fraction. The lowest word only carries.
+    # The product modulo 2**96: two bits of the quotient, then its fraction. The lowest word contributes only
+    # a carry.
     product = ((fraction * w0) << 32) + fraction * w1 + (fraction * w2).lshr(32)
     q = (product + (1 << 61)).lshr(62)
-    rest = product << 2  # as a signed number, in 2**-64: within half a quarter turn
+    rest = product << 2  # signed, in 2**-64 of a quarter turn: at most half of one
     high = (rest >> 32).cast("trunc", "i32").cast("sitofp", "double")
     low = (rest & _LOW).cast("trunc", "i32").cast("uitofp", "double")
     r = m.fma(low, 2.0**-32, high) * (_PI_OVER_2 * 2.0**-32)

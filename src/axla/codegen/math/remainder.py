@@ -22,8 +22,8 @@ def _remainder(x: Reg, y: Reg) -> tuple[Reg, ...]:
 
 
 def _long_division(x: Reg, y: Reg, digits: int) -> Reg:
-    """The remainder of numbers of `digits` bits by long division, with as many bits of the quotient at a time
-    as are exact.
+    """The remainder of numbers with `digits` bits of significand by long division. Each step computes as many
+    bits of the quotient as are exact.
     """
     m, f = x.m, x.m.f
     infinity = float("inf")
@@ -53,7 +53,7 @@ def _step(rest: Reg, divisor: Reg, digits: int) -> Reg:
     # instruction is needed.
     high = (multiple.bits() & -(1 << 27)).floats()
     left = (rest - quotient * high) - quotient * (multiple - high)
-    # The quotient may have been rounded up: once more, then.
+    # If the quotient was rounded up, add the multiple back.
     left = m.select(left < 0.0, left + multiple, left)
     return m.select(rest >= divisor, left, rest)
 

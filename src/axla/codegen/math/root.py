@@ -1,4 +1,4 @@
-"""Roots: rsqrt and cbrt, and of complex numbers sqrt too."""
+"""Roots: rsqrt and cbrt of floats, and sqrt, rsqrt and cbrt of complex numbers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def rsqrt(x: Reg) -> Reg:
     m = x.m
     if x.element != "float" or not avx512.applies(x):
         return 1.0 / m.sqrt(x)
-    # 14 bits, denormals right, and one Newton step.
+    # The instruction is exact to 14 bits, also for denormals; then one Newton step.
     y = avx512.rsqrt14(x)
     product = x * y
     better = m.fma(m.fma(product, y * -0.5, 0.5), y, y)
@@ -28,7 +28,8 @@ def rsqrt(x: Reg) -> Reg:
 def cbrt(x: Reg) -> Reg:
     """The cube root, through r = |x|**(-1/3).
 
-    An estimate from the bits, two iterations without division, and one for the cube root itself.
+    The bits of x give an estimate of r; two iterations without division improve it; a last one improves the
+    cube root itself.
     """
     m = x.m
     single = x.element == "float"
@@ -43,7 +44,7 @@ def cbrt(x: Reg) -> Reg:
         tiny, m.number(x, 2.0 ** -(shift // 3)), m.select(huge, m.number(x, 2.0 ** (shift // 3)), 1.0)
     )
     a = size * factor
-    # The exponent bits over -3, computed as a float: the guess is good to 4 %.
+    # The exponent bits are divided by -3, as a float: the estimate has an error of at most 4 %.
     top = a.bits() if single else a.bits().lshr(32)
     upper = fraction if single else fraction - 32
     start = (4.0 / 3.0 * BIAS[x.element] - 0.0585) * 2.0**upper
@@ -79,7 +80,7 @@ def complex_sqrt(re: Reg, im: Reg) -> Pair:
     a, b = m.select(right, t, other), m.copysign(m.select(right, other, t), im)
     zero = large.eq(0.0)
     a, b = m.select(zero, 0.0, a), m.select(zero, im, b)
-    # Infinite parts.
+    # Infinite real or imaginary parts.
     flat = m.abs(re).eq(INFINITY) & ~im.is_nan()
     a = m.select(flat, m.select(right, m.number(re, INFINITY), 0.0), a)
     b = m.select(flat, m.copysign(m.select(right, m.number(re, 0.0), INFINITY), im), b)
@@ -90,7 +91,7 @@ def complex_sqrt(re: Reg, im: Reg) -> Pair:
 
 @on_complex("rsqrt")
 def complex_rsqrt(re: Reg, im: Reg) -> Pair:
-    """1 / sqrt(z) = conj(sqrt(z)) / |sqrt(z)|**2"""
+    """Computes 1 / sqrt(z) = conj(sqrt(z)) / |sqrt(z)|**2."""
     m = re.m
     a, b = complex_sqrt(re, im)
     large, small = sorted_parts(a, b)

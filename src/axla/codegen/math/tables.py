@@ -7,20 +7,24 @@ from collections.abc import Callable
 from axla.codegen.arithmetic import Reg
 
 Pair = tuple[Reg, Reg]
-"""The real and the imaginary part."""
+"""The real and the imaginary part of a complex number."""
 
 FLOATS: dict[str, Callable[..., Reg]] = {}
-"""On floats, by opcode."""
+"""The functions for ops on floats, by opcode."""
 
 COMPLEX: dict[str, Callable[..., Pair]] = {}
-"""On complex numbers, by opcode: of two parts per operand."""
+"""The functions for ops on complex numbers, by opcode; they take two registers per operand, its real and its
+imaginary part.
+"""
 
 EXACT: set[str] = set()
-"""Opcodes whose results a small float type represents whenever it represents the operands."""
+"""The opcodes whose results a float type of 16 bits can represent whenever it represents the operands."""
 
 
 def on_floats(opcode: str, *, exact: bool = False) -> Callable[[Callable[..., Reg]], Callable[..., Reg]]:
-    """Registers the function of an op on floats."""
+    """A decorator that registers a function for the op `opcode` on floats; `exact` adds the opcode to
+    `EXACT`.
+    """
 
     def enter(body: Callable[..., Reg]) -> Callable[..., Reg]:
         FLOATS[opcode] = body
@@ -32,7 +36,9 @@ def on_floats(opcode: str, *, exact: bool = False) -> Callable[[Callable[..., Re
 
 
 def on_complex(opcode: str) -> Callable[[Callable[..., Pair]], Callable[..., Pair]]:
-    """Registers the function of an op on complex numbers, as a function of its own in the module."""
+    """A decorator that registers a function for the op `opcode` on complex numbers. Generated code calls it
+    as a function of the module, which is written once.
+    """
     name = f"complex.{opcode.replace('-', '_')}"
 
     def enter(body: Callable[..., Pair]) -> Callable[..., Pair]:

@@ -6,7 +6,8 @@ from axla.codegen.arithmetic import Reg
 from axla.codegen.math.reduction import reduce
 from axla.codegen.math.tables import on_floats
 
-# (sin(r) - r) / r**3 and (cos(r) - 1 + r**2 / 2) / r**4 of r**2, for |r| <= pi / 4
+# Coefficients of (sin(r) - r) / r**3 and (cos(r) - 1 + r**2 / 2) / r**4 as polynomials in r**2, for |r| <= pi
+# / 4.
 _SIN = {
     "float": (-0.00019516656, 0.008332173, -0.16666655),
     "double": (
@@ -24,7 +25,7 @@ _COS = {
 
 
 def _both(r: Reg) -> tuple[Reg, Reg]:
-    """sin and cos of a reduced argument."""
+    """(sin(r), cos(r)) of a reduced argument r."""
     m = r.m
     z = r * r
     sine = m.fma(z * r, m.horner(z, _SIN[r.element]), r)
@@ -33,7 +34,7 @@ def _both(r: Reg) -> tuple[Reg, Reg]:
 
 
 def _turned(r: Reg, q: Reg) -> Reg:
-    """sin(q pi / 2 + r)."""
+    """Computes sin(q pi / 2 + r) for a reduced argument r."""
     m = r.m
     sine, cosine = _both(r)
     value = m.select((q & 1).ne(0), cosine, sine)
@@ -43,7 +44,7 @@ def _turned(r: Reg, q: Reg) -> Reg:
 
 @on_floats("sine")
 def sin(x: Reg) -> Reg:
-    """The sine, after reduction to an eighth of a turn."""
+    """The sine, after a reduction of x to at most pi / 4."""
     m = x.m
     r, q = reduce(x)
     # sin(-0) is -0; the reduction gives +0 for it.
@@ -52,13 +53,13 @@ def sin(x: Reg) -> Reg:
 
 @on_floats("cosine")
 def cos(x: Reg) -> Reg:
-    """The cosine, as the sine a quarter of a turn later."""
+    """The cosine, computed as sin(x + pi / 2)."""
     r, q = reduce(x)
     return _turned(r, q + 1)
 
 
 def sincos(x: Reg) -> tuple[Reg, Reg]:
-    """sin and cos with one common reduction."""
+    """(sin(x), cos(x)), with one argument reduction for both."""
     m = x.m
     r, q = reduce(x)
     return m.select(x.eq(0.0), x, _turned(r, q)), _turned(r, q + 1)
@@ -66,7 +67,9 @@ def sincos(x: Reg) -> tuple[Reg, Reg]:
 
 @on_floats("tan")
 def tan(x: Reg) -> Reg:
-    """The tangent: sine and cosine of the reduced angle divided, exchanged in every other quadrant."""
+    """The tangent: with the sine s and cosine c of the reduced angle, s / c in even quadrants and -c / s in
+    odd ones.
+    """
     m = x.m
     r, q = reduce(x)
     sine, cosine = _both(r)

@@ -10,17 +10,20 @@ import ctypes as c
 import functools
 import sys
 
-# Linux: bits of getauxval(AT_HWCAP) and of getauxval(AT_HWCAP2), from which /proc/cpuinfo is written.
+# Bit numbers in getauxval(AT_HWCAP), which is 16, and getauxval(AT_HWCAP2), 26, on Linux. /proc/cpuinfo is
+# written from these bits.
 _BITS = {
     16: {"aes": 3, "sha2": 6, "crc": 7, "lse": 8, "fullfp16": 10, "rdm": 12, "rcpc": 15, "dotprod": 20,
          "fp16fml": 23},
     26: {"i8mm": 13, "bf16": 14},
 }  # fmt: skip
-# What Apple's first processor for macOS has, which all later ones have too.
+# The features of Apple's first processor for macOS, which all later ones have too.
 _APPLE = frozenset({"aes", "sha2", "crc", "lse", "fullfp16", "rdm", "rcpc", "dotprod", "fp16fml"})
 
 KNOWN = frozenset(name for bits in _BITS.values() for name in bits)
-"""The features that are asked for: without these, code is that of the first version of the architecture."""
+"""The features that are looked for; for a machine without them, code uses only the first version of the
+architecture.
+"""
 
 
 @functools.cache

@@ -1,4 +1,4 @@
-"""Functions of the runtime glue as LLVM text, by the writer of all generated code (`codegen.function`).
+"""Writes functions of the runtime glue as LLVM text, with the writer of all code (`codegen.function`).
 
 Glue is memory accesses and control flow, unlike a kernel, and is compiled at the lowest optimisation level:
 instructions stay where they are written, and mutable variables are stack slots.
@@ -17,7 +17,7 @@ Body = TypeVar("Body", bound=Callable[..., None])
 
 
 class GlueModule(module.LlvmModule):
-    """A set of functions and globals of the glue."""
+    """A module with functions and globals of the glue."""
 
     def __init__(self, machine: str = "", *, checks: bool = False) -> None:
         super().__init__()
@@ -28,8 +28,8 @@ class GlueModule(module.LlvmModule):
     def function(
         self, name: str, result: str, parameters: str = "", *, exported: bool = False
     ) -> GlueFunction:
-        """A new function; `parameters` is text such as `"frame:ptr, count:i64"`. Other functions call it by
-        name.
+        """Begins a function; `parameters` is text such as `"frame:ptr, count:i64"`. Other functions call it
+        by name.
         """
         if exported:
             self.exports.append(name)
@@ -38,18 +38,18 @@ class GlueModule(module.LlvmModule):
         return GlueFunction(self, name, result, params, linkage="dso_local" if exported else "internal")
 
     def variable(self, name: str, type: str, value: str = "zeroinitializer") -> None:
-        """A global variable that Python can find by name. Each has a cache line of its own."""
+        """Adds a global variable that Python can find by name. Each variable has its own cache line."""
         self.exports.append(name)
         self.globals[name] = f"@{name} = dso_local global {type} {value}, align 64"
 
     @property
     def imports(self) -> list[str]:
-        """The functions that are called and not defined here: the loader must have them."""
+        """The functions that are called but not defined here; the loader must know their addresses."""
         return [name for name in self.declared if name not in self.functions]
 
 
 class GlueFunction(function.LlvmFunction):
-    """A function being written; what it calls is declared on the way."""
+    """Writes a function of the glue; the functions that it calls are declared automatically."""
 
     module: GlueModule
 
@@ -65,7 +65,7 @@ class GlueFunction(function.LlvmFunction):
         return self.const("i64", value)
 
     def call(self, type_: str, name: str, *args: Ssa, effect: bool = True, flags: str = "") -> Ssa:
-        """Calls a function by name, of the glue or external."""
+        """Calls a function by name: one of the glue, or an external one."""
         if self.module.checks and name in _WITHOUT_LOCKS:
             self.call("void", "lock_check", self.i32(int(name in _WAITS)))
         self.module.declare(name, f"declare {type_} @{name}({', '.join(a.type for a in args)})")
@@ -79,13 +79,13 @@ class GlueFunction(function.LlvmFunction):
 
     @contextmanager
     def unless(self, condition: Ssa) -> Iterator[None]:
-        """Runs the body if the condition does not hold, which is the rare case."""
+        """Runs the body if the condition does not hold, which must be the rare case."""
         with self.if_(condition ^ 1, likely=False):
             yield
 
 
-# What a thread calls only while it holds no lock of the glue, and of these, what no holder of the interpreter
-# lock calls (locks.py).
+# Functions that a thread may call only while it holds no lock of the glue. It may call those in _WAITS only
+# while it does not hold the interpreter lock either (locks.py).
 _WAITS = {"futex_wait", "futex_wait_briefly", "sleep"}
 _WITHOUT_LOCKS = _WAITS | {
     "PyEval_RestoreThread", "PyGILState_Ensure", "PyObject_Vectorcall", "PyObject_CallNoArgs", "Py_DecRef",
@@ -93,17 +93,20 @@ _WITHOUT_LOCKS = _WAITS | {
 
 
 class GlueFunctions:
-    """The functions of one file of the glue, in order. Used as a decorator of a function that writes a body:
+    """The functions of one file of the glue, in order. An instance is used as a decorator of a function that
+    writes a body:
 
     @FUNCTIONS("name", "i32", "frame:ptr, count:i64")
-    def _name(f: Function, frame: Ssa, count: Ssa) -> None: ...
+    def _name(f: GlueFunction, frame: Ssa, count: Ssa) -> None: ...
     """
 
     def __init__(self) -> None:
         self.found: list[tuple[Callable[..., None], tuple[str, ...], bool]] = []
 
     def __call__(self, *head: str, exported: bool = False) -> Callable[[Body], Body]:
-        """`head` and `exported` as for `GlueModule.function`."""
+        """A decorator that adds a function; `head` and `exported` are the arguments of
+        `GlueModule.function`.
+        """
 
         def add(body: Body) -> Body:
             self.found.append((body, head, exported))

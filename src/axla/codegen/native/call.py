@@ -1,13 +1,12 @@
 """The call of a program from Python, emitted: one function for all programs, which reads a PROGRAM struct.
 
-    bind             arguments -> addresses; anything unusual (a list, a strided array, a wrong shape,
-    keywords) goes to
-                     the Python function in `slow_call`, which converts it and calls again, or raises
-    take_results     memory for the results: an aliased one takes over its parameter's memory if nobody else
-    holds it,
-                     else a copy
-    execute          workspace, frame, entry; a long run releases the interpreter lock
-    finish           gives memory back, makes the result objects, or hands the error code to `failed_call`
+    bind             finds the addresses of the arguments; for anything unusual (a list, a strided array,
+                     a wrong shape, keywords), the Python function in `slow_call` is called, which converts
+                     the arguments and calls again, or raises
+    take_results     takes memory for the results: an aliased result takes over its parameter's memory if
+                     nothing else holds it, else it gets a copy
+    execute          prepares workspace and frame, calls the entry; a long run releases the interpreter lock
+    make_result      makes the result objects; after an error, `fail` passes the code to `failed_call`
 
 Donated arrays lose their memory when bound, and get it back only if the run does not begin.
 """
@@ -49,12 +48,12 @@ _FUNCTIONS = GlueFunctions()
 
 def emit(m: GlueModule) -> None:
     """Adds the call to the module."""
-    m.variable("ndarray_type", "ptr", "null")  # null: NumPy arrays go the slow way
-    m.variable("slow_call", "ptr", "null")  # Python: (callable, owner, flag address, names, *arguments)
-    m.variable("failed_call", "ptr", "null")  # Python: (owner, code, step, detail, cancel flag), raises
+    m.variable("ndarray_type", "ptr", "null")  # null: NumPy arrays are passed to slow_call
+    m.variable("slow_call", "ptr", "null")  # Python: f(callable, owner, flag address, names, *arguments)
+    m.variable("failed_call", "ptr", "null")  # Python: f(owner, code, step, detail, cancel flag), raises
     m.variable("none", "ptr", "null")  # Py_None
     m.variable("run_counter", "i64")
-    m.variable("runs", "ptr", "null")  # the first RUN; under the interpreter lock
+    m.variable("runs", "ptr", "null")  # the first RUN; guarded by the interpreter lock
     _FUNCTIONS.emit(m)
     m.variable("callable_type", "ptr", "null")
 
@@ -93,7 +92,7 @@ def _bind_numpy(f: GlueFunction, argument: Ssa, info: Ssa) -> None:
 
 @_FUNCTIONS("unbind", "void", "arguments:ptr, count:i64, claimed:ptr, held:ptr")
 def _unbind(f: GlueFunction, arguments: Ssa, count: Ssa, claimed: Ssa, held: Ssa) -> None:
-    """Undoes `bind`: donated arrays get their memory back, held ones are released."""
+    """Undoes `bind`: donated arrays get their memory back, held records are released."""
     with f.loop(0, count) as loop:
         record = claimed.item(loop.index).load("ptr")
         with f.if_(record.ne(0)):
@@ -105,7 +104,10 @@ def _unbind(f: GlueFunction, arguments: Ssa, count: Ssa, claimed: Ssa, held: Ssa
 def _bind(
     f: GlueFunction, program: Ssa, arguments: Ssa, addresses: Ssa, claimed: Ssa, held: Ssa, holds: Ssa
 ) -> None:
-    """Fills `addresses`, and `claimed` and `held` with records; returns 0 if some argument does not fit."""
+    """Fills `addresses` with those of the arguments, `claimed` with the records of donated arrays, and `held`
+    with records that are kept during a run without the interpreter lock. Returns 1, or 0 if an argument does
+    not fit.
+    """
     count, specs = program.get(PROGRAM, "parameter_count"), program.get(PROGRAM, "parameters")
     array_type = f.glob("array_type").load("ptr")
     flags = program.get(PROGRAM, "flags")
@@ -117,7 +119,7 @@ def _bind(
         f.call("void", "unbind", arguments, count, claimed, held)
         f.ret(f.i32(0))
 
-    # Donated ones first: an array that is given twice is then found deleted, whichever place comes first.
+    # Donated arrays come first: an array that is passed twice is then found to be deleted, in either order.
     with f.if_((flags & DONATES).ne(0)), f.loop(0, count) as loop:
         spec, argument = specs.item(loop.index, PARAMETER.size), arguments.item(loop.index).load("ptr")
         with f.if_(spec.get(PARAMETER, "alias").lt(0)):
@@ -142,7 +144,7 @@ def _bind(
             with f.if_(record.eq(0), likely=False):
                 refuse()
             addresses.item(loop.index).store(record.get(RECORD, "address"))
-            with f.if_(holds):  # another thread may delete it while we run
+            with f.if_(holds):  # another thread may delete it during the run
                 f.call("void", "axla_record_hold", record)
                 held.item(loop.index).store(record)
             loop.again()
@@ -159,8 +161,8 @@ def _bind(
 def _take_results(
     f: GlueFunction, program: Ssa, addresses: Ssa, claimed: Ssa, results: Ssa, records: Ssa
 ) -> None:
-    """Creates records for the results, each with a reference count of one; returns 0, or the number of bytes
-    that could not be allocated.
+    """Makes records for the results, each with one reference; returns 0, or the number of bytes that could
+    not be allocated.
     """
     count, specs = program.get(PROGRAM, "result_count"), program.get(PROGRAM, "results")
     with f.loop(0, count) as loop:
@@ -193,7 +195,7 @@ def _take_results(
 
 @_FUNCTIONS("drop_results", "void", "program:ptr, claimed:ptr, records:ptr, count:i64")
 def _drop_results(f: GlueFunction, program: Ssa, claimed: Ssa, records: Ssa, count: Ssa) -> None:
-    """Releases the first `count` result records, except those of donated parameters."""
+    """Releases the first `count` result records, except those taken over from donated parameters."""
     specs = program.get(PROGRAM, "results")
     with f.loop(0, count) as loop:
         record = records.item(loop.index).load("ptr")
@@ -205,7 +207,9 @@ def _drop_results(f: GlueFunction, program: Ssa, claimed: Ssa, records: Ssa, cou
 
 @_FUNCTIONS("run_released", "i32", "program:ptr, frame:ptr, flags:ptr")
 def _run_entry(f: GlueFunction, program: Ssa, frame: Ssa, flags: Ssa) -> None:
-    """Calls the entry function without the interpreter lock, with the run in the list of runs."""
+    """Calls the entry function without the interpreter lock; during the call, the list of runs contains the
+    run.
+    """
     run = f.space(f"[{RUN.size} x i8]")
     first_at = f.glob("runs")
     first = first_at.load("ptr")
@@ -238,8 +242,8 @@ def _run_entry(f: GlueFunction, program: Ssa, frame: Ssa, flags: Ssa) -> None:
 
 @_FUNCTIONS("grid_leave", "void", "peers:ptr, code:i32")
 def _grid_leave(f: GlueFunction, peers: Ssa, code: Ssa) -> None:
-    """Stops the run of all participants, and waits until none of them uses the memory of others. That is
-    short, since such a participant does not wait.
+    """Stops the run of all participants, and waits until none of them uses the memory of another one. The
+    wait is short, since participants do not wait for others while they use memory.
     """
     grid, number = peers.get(PEERS, "grid"), peers.get(PEERS, "number").cast("i32")
     grid.at(GRID.offset("culprit")).exchange(f.i32(0), number + 1)
@@ -264,8 +268,8 @@ def _execute(
     released: Ssa,
     peers: Ssa,
 ) -> None:
-    """Runs the entry once: creates workspace and frame. The frame stays readable for its error fields. With
-    `peers`, as one of several participants.
+    """Runs the entry function once, with a new workspace and with the fields of `frame` set. The frame stays
+    readable for its error fields. If `peers` is not null, runs the program as one of several participants.
     """
     size = program.get(PROGRAM, "workspace_bytes")
     workspace = f.slot(f.null())
@@ -303,10 +307,10 @@ def _execute(
         code.store(f.call("i32", "run_released", program, frame, flags))
     with f.if_(released ^ 1):
         code.store(f.call_pointer("i32", program.get(PROGRAM, "entry"), frame))
-    with f.if_(peers.ne(0) & code.load("i32").ne(0), likely=False):  # before the others' memory goes
+    with f.if_(peers.ne(0) & code.load("i32").ne(0), likely=False):  # before memory that others use is freed
         f.call("void", "grid_leave", peers, code.load("i32"))
     _copy_rng(f, frame.at(FRAME.offset("rng_state")), program.at(PROGRAM.offset("rng_state")))
-    kept = frame.get(FRAME, "workspace")  # 0: others read or write it still
+    kept = frame.get(FRAME, "workspace")  # null: others still use it
     with f.if_(kept.ne(0)):
         f.call("void", "axla_free", kept, size)
     f.ret(code.load("i32"))
@@ -333,7 +337,7 @@ def _copy_rng(f: GlueFunction, source: Ssa, target: Ssa) -> None:
 
 @_FUNCTIONS("make_result", "ptr", "program:ptr, records:ptr")
 def _result(f: GlueFunction, program: Ssa, records: Ssa) -> None:
-    """The result objects: an Array or a tuple of them. Takes over the references of the records."""
+    """Makes the result objects: an Array or a tuple of them. Takes over the references of the records."""
     count, specs = program.get(PROGRAM, "result_count"), program.get(PROGRAM, "results")
     with f.if_((program.get(PROGRAM, "flags") & SINGLE_RESULT).ne(0), likely=True):
         info, owner = specs.get(RESULT, "info"), specs.get(RESULT, "info_object")
@@ -382,7 +386,7 @@ def _report(f: GlueFunction, function: Ssa, owner: Ssa, code: Ssa, frame: Ssa, f
 
 @_FUNCTIONS("call_slowly", "ptr", "self:ptr, arguments:ptr, count:i64, names:ptr, flag:ptr")
 def _slow(f: GlueFunction, this: Ssa, arguments: Ssa, count: Ssa, names: Ssa, flag: Ssa) -> None:
-    """Calls the Python function for calls whose arguments do not fit."""
+    """Calls `slow_call`, the Python function for calls whose arguments do not fit."""
     keywords = f.slot(f.i64(0))
     with f.if_(names.ne(0)):
         keywords.store(f.call("i64", "PyTuple_Size", names))
@@ -408,7 +412,7 @@ def _slow(f: GlueFunction, this: Ssa, arguments: Ssa, count: Ssa, names: Ssa, fl
 
 @_FUNCTIONS("release_arguments", "void", "program:ptr, records:ptr, claimed:ptr, held:ptr")
 def _release_arguments(f: GlueFunction, program: Ssa, records: Ssa, claimed: Ssa, held: Ssa) -> None:
-    """After the run: releases held arrays, and donated ones whose memory no result took over."""
+    """Releases, after a run, held records, and donated ones whose memory no result took over."""
     specs = program.get(PROGRAM, "parameters")
     with f.loop(0, program.get(PROGRAM, "parameter_count")) as loop:
         f.call("void", "axla_record_release", held.item(loop.index).load("ptr"))
@@ -422,13 +426,15 @@ def _release_arguments(f: GlueFunction, program: Ssa, records: Ssa, claimed: Ssa
 
 @_FUNCTIONS("call_bound", "ptr", "self:ptr, arguments:ptr, given_flag:ptr, lists:ptr")
 def _call_bound(f: GlueFunction, this: Ssa, arguments: Ssa, given_flag: Ssa, lists: Ssa) -> None:
-    """A call with the right number of arguments; `lists` has space for all lists of addresses and records."""
+    """Calls a program with the right number of arguments; `lists` has space for all lists of addresses and
+    records.
+    """
     program, owner = this.get(CALLABLE, "program"), this.get(CALLABLE, "owner")
     count, result_count = program.get(PROGRAM, "parameter_count"), program.get(PROGRAM, "result_count")
     addresses, claimed, held = lists, lists.item(count), lists.item(count * 2)
     results = lists.item(count * 3)
     records = results.item(result_count)
-    # A deadline needs the interpreter lock free, to expire.
+    # A call with a flag may have a deadline, which can expire only while the interpreter lock is free.
     flags = program.get(PROGRAM, "flags")
     released = (flags & LONG_RUNNING).ne(0) | given_flag.ne(0)
     bound = f.call("i32", "bind", program, arguments, addresses, claimed, held, released)
@@ -482,8 +488,8 @@ def _call(f: GlueFunction, this: Ssa, arguments: Ssa, count: Ssa, names: Ssa, fl
 
 @_FUNCTIONS("callable_vectorcall", "ptr", "self:ptr, arguments:ptr, nargsf:i64, names:ptr", exported=True)
 def _callable_vectorcall(f: GlueFunction, this: Ssa, arguments: Ssa, nargsf: Ssa, names: Ssa) -> None:
-    """The functions that Python calls: the vectorcall slot, and a method whose first argument is the address
-    of a cancel flag.
+    """The vectorcall slot of a callable. (`callable_with_flag` is a method whose first argument is the
+    address of a cancel flag.)
     """
     f.ret(f.call("ptr", "call_program", this, arguments, nargsf & ((1 << 63) - 1), names, f.null()))
 
@@ -507,7 +513,7 @@ def _callable_dealloc(f: GlueFunction, this: Ssa) -> None:
 
 @_FUNCTIONS("axla_cancel", "i64", "program:ptr, value:i32", exported=True)
 def _cancel(f: GlueFunction, program: Ssa, value: Ssa) -> None:
-    """Sets the cancel flag of every run of a program."""
+    """Sets the cancel flag of every run of a program to `value`; returns the number of these runs."""
     count = f.slot(f.i64(0))
     run = f.slot(f.glob("runs").load("ptr"))
     with f.while_loop() as loop:

@@ -88,15 +88,15 @@ class Half(IntEnum):
 class PartKind(IntEnum):
     """The work of one participant in a collective."""
 
-    FOLD = 0  # its share of the elements, for all
-    FOLD_OWN = 1  # its part of the elements, for itself
-    GATHER = 2  # the blocks of all, row by row
-    EXCHANGE = 3  # of all the blocks that are for it, row by row
-    EXCHANGE_OPERANDS = 4  # of all the operand that is for it
-    TAKE = 5  # the operands of its source
-    TAKE_DYNAMIC = 6  # of each root that its last operand says
-    FOLD_ROOT = 7  # everything, at the roots
-    RAGGED = 8  # rows of all, to where they say
+    FOLD = 0  # reduces its share of the elements, for all members
+    FOLD_OWN = 1  # reduces its part of the elements, for itself
+    GATHER = 2  # copies the blocks of all members, row by row
+    EXCHANGE = 3  # copies from each member the block for this one, row by row
+    EXCHANGE_OPERANDS = 4  # copies from each member the operand for this one
+    TAKE = 5  # copies the operands of its source
+    TAKE_DYNAMIC = 6  # copies operands from the roots in its last operand
+    FOLD_ROOT = 7  # reduces everything, at the roots
+    RAGGED = 8  # copies rows of all members to the positions that they name
 
 
 _SPINS = 1000  # 20 to 50 us
@@ -104,13 +104,15 @@ _FUNCTIONS = GlueFunctions()
 
 
 def emit(m: GlueModule) -> None:
-    """Adds the engine of this process to a module of its own."""
+    """Adds the functions to a module, which is linked after the glue."""
     _FUNCTIONS.emit(m)
 
 
 @_FUNCTIONS("await_round", "i32", "grid:ptr, count:ptr, before:i32")
 def _await_round(f: GlueFunction, grid: Ssa, count: Ssa, before: Ssa) -> None:
-    """Waits until the round counter passes `before`; not 0: the run is to stop."""
+    """Waits until the round counter at `count` is no longer `before`. Returns 0, or the code with which the
+    run must stop.
+    """
     spins = f.slot(f.i64(0))
     with f.while_loop() as loop:
         with f.if_(count.load("i32", "seq_cst").ne(before)):
@@ -128,7 +130,7 @@ def _await_round(f: GlueFunction, grid: Ssa, count: Ssa, before: Ssa) -> None:
 
 @_FUNCTIONS("start", "void", "rendezvous:ptr, slot:ptr, collective:ptr, seat:ptr, operands:ptr, results:ptr")
 def _start(f: GlueFunction, rendezvous: Ssa, slot: Ssa, *brought: Ssa) -> None:
-    """Puts a member's data into its slot; the last member opens the round."""
+    """Puts a member's addresses into its slot; the last member to arrive opens the round."""
     for name, value in zip(("collective", "seat", "operands", "results"), brought, strict=True):
         slot.set(SLOT, name, value)
     slot.set(SLOT, "visits", slot.get(SLOT, "visits") + 1)
@@ -139,7 +141,7 @@ def _start(f: GlueFunction, rendezvous: Ssa, slot: Ssa, *brought: Ssa) -> None:
 
 
 def _count(f: GlueFunction, at: Ssa) -> None:
-    """Advances the round, and wakes all that wait for it."""
+    """Increments a round counter, and wakes all threads that wait for it."""
     at.atomic("add", f.i32(1))
     f.call("void", "futex_wake", at, f.i64(1 << 30))
 
@@ -153,7 +155,7 @@ def _count(f: GlueFunction, at: Ssa) -> None:
 def _collective(
     f: GlueFunction, frame: Ssa, collective: Ssa, operands: Ssa, results: Ssa, kernels: Ssa
 ) -> None:
-    """A collective of a participant, or half of it (start or done)."""
+    """Runs a collective for a participant, or one half of it (start or done)."""
     peers, half = frame.get(FRAME, "peers"), collective.get(COLLECTIVE, "half")
     f.guard(peers.eq(0), f.i32(STOPPED))
     grid = peers.get(PEERS, "grid")
@@ -187,7 +189,7 @@ def _collective(
     "frame:ptr, grid:ptr, collective:ptr, seat:ptr, rendezvous:ptr, kernels:ptr, before:i32",
 )  # fmt: skip
 def _do_parts(f: GlueFunction, frame: Ssa, grid: Ssa, *given: Ssa) -> None:
-    """Does the part of this member, and then parts that no member has begun."""
+    """Does the part of this member, and then the parts that no member has begun."""
     collective, seat, rendezvous, kernels, before = given
     size, busy = rendezvous.get(RENDEZVOUS, "size").cast("i64"), grid.at(GRID.offset("busy"))
     with f.loop(0, size) as loop:
@@ -229,8 +231,9 @@ _SIGNATURE = "frame:ptr, collective:ptr, seat:ptr, rendezvous:ptr, slot:ptr, ker
 
 @_FUNCTIONS("do_part", "i32", _SIGNATURE, exported=True)
 def _do_part(f: GlueFunction, *given: Ssa) -> None:
-    """The work of a member once all have started the same collective. Engines that receive operands from
-    other processes call it too; data that is already in its place is not copied.
+    """Does the part of one member after all members have started. Members that started different collectives
+    stop the run. Engines that receive operands from other processes call this function too; data that is
+    already in place is not copied.
     """
     frame, collective, _, rendezvous, _, _ = given
     slots = rendezvous.get(RENDEZVOUS, "slots")
@@ -256,8 +259,8 @@ def _fold(
     first: Ssa, low: Ssa, high: Ssa, offset: Ssa,
 ) -> None:  # fmt: skip
     """Reduces blocks [low, high) of operand `first`, or of all operands where one kernel reduces them
-    together. Operands are at `offset` bytes more than results. After the kernels there is space for the
-    addresses of one call.
+    together. The data of an operand begins `offset` bytes after its address. After the addresses of kernels,
+    `kernels` has space for the addresses of one call.
     """
     count = collective.get(COLLECTIVE, "count")
     together = collective.get(COLLECTIVE, "together")
@@ -325,7 +328,7 @@ def _fold_share(f: GlueFunction, *given: Ssa) -> None:
 
 @_FUNCTIONS("share", "i64", "rows:i64, number:i64, parts:i64")
 def _share(f: GlueFunction, rows: Ssa, number: Ssa, parts: Ssa) -> None:
-    """The first row of share `number`."""
+    """The first of the rows in share `number`, where `rows` rows are divided into `parts` shares."""
     f.ret((rows * number).udiv(parts))
 
 
@@ -363,7 +366,7 @@ def _root_of(f: GlueFunction, collective: Ssa, seat: Ssa, rendezvous: Ssa, slot:
     f.ret(f.select(outside, f.i64(-2), root))
 
 
-# Moving
+# Functions that move data.
 
 
 @_FUNCTIONS("bring", "void", "target:ptr, source:ptr, length:i64")
@@ -381,8 +384,8 @@ def _others(f: GlueFunction, given: tuple[Ssa, ...]) -> tuple[Ssa, Ssa, Ssa]:
 
 @_FUNCTIONS("blocks", "i32", _SIGNATURE)
 def _blocks(f: GlueFunction, *given: Ssa) -> None:
-    """Row r of the result: a block of each member's row r; the whole row, or for an exchange the block for
-    this member.
+    """Copies blocks: row r of a result is a block of each member's row r. The block is the member's whole row
+    or, in an exchange, the block in it for this member.
     """
     _, collective, _, _, slot, _ = given
     slots, size, position = _others(f, given)
@@ -401,7 +404,7 @@ def _blocks(f: GlueFunction, *given: Ssa) -> None:
 
 @_FUNCTIONS("exchange_operands", "i32", _SIGNATURE)
 def _exchange_operands(f: GlueFunction, *given: Ssa) -> None:
-    """Result m is the operand of member m for this member."""
+    """Copies, for each member m, its operand for this member to result m."""
     _, collective, _, _, slot, _ = given
     slots, size, position = _others(f, given)
     with f.loop(0, size) as loop:
@@ -414,7 +417,9 @@ def _exchange_operands(f: GlueFunction, *given: Ssa) -> None:
 
 @_FUNCTIONS("take", "i32", _SIGNATURE)
 def _take(f: GlueFunction, *given: Ssa) -> None:
-    """Copies every operand from the source, or root; zeros without one."""
+    """Copies every operand from the source of this member, or from the operand's root; writes zeros without a
+    source.
+    """
     _, collective, seat, rendezvous, slot, _ = given
     with f.loop(0, collective.get(COLLECTIVE, "count")) as loop:
         source = f.call("i64", "root_of", collective, seat, rendezvous, slot, loop.index)
@@ -431,8 +436,9 @@ def _take(f: GlueFunction, *given: Ssa) -> None:
 
 @_FUNCTIONS("ragged", "i32", _SIGNATURE)
 def _ragged(f: GlueFunction, *given: Ssa) -> None:
-    """Copies the output operand, and over it, member by member, the data rows for this member. Operands are
-    data, output, starts, sizes, places, with one entry, or equally many entries, for each member.
+    """Copies the output operand and writes over it, member by member, the data rows for this member. Operands
+    are data, output, starts, sizes and places; the last three have one entry, or equally many entries, for
+    each member.
     """
     _, collective, _, _, slot, _ = given
     slots, size, position = _others(f, given)
@@ -463,7 +469,7 @@ def _ragged(f: GlueFunction, *given: Ssa) -> None:
 
 @_FUNCTIONS("index_at", "i64", "collective:ptr, numbers:ptr, index:i64")
 def _index_at(f: GlueFunction, collective: Ssa, numbers: Ssa, index: Ssa) -> None:
-    """A start, size or place, of type s64 or s32."""
+    """Entry `index` of starts, sizes or places, which are s64 or s32 numbers."""
     with f.if_(collective.get(COLLECTIVE, "index_bytes").eq(8)):
         f.ret(numbers.item(index).load("i64"))
     f.ret(f.cast("sext", numbers.item(index, 4).load("i32"), "i64"))

@@ -69,10 +69,12 @@ CONTEXT = Struct("axla_ffi_context", "What a handler hands back.", *fields("call
 POINTERS = CONTEXT.size + CALL_FRAME.size
 """Where the pointers to buffers begin in an image; the buffers follow them."""
 ERROR = Struct("axla_ffi_error", "An error; its text follows, and ends with 0.", *fields("code:i64"))
-_FUTURE = Struct("axla_ffi_future", "", *fields("state:i32, error:ptr"))  # state 1: it is there
+_FUTURE = Struct("axla_ffi_future", "", *fields("state:i32, error:ptr"))  # state 1: it is set
 ALIGNMENT = 64
-"""Of the arrays of a handler, as on XLA's CPUs: handlers use instructions that ask for it."""
-_SMALL = 2048  # bytes of an image on the stack; more come from the allocator
+"""The alignment in bytes of the arrays of a handler, as on XLA's CPUs: handlers use instructions that require
+it.
+"""
+_SMALL = 2048  # larger images come from the allocator, not from the stack
 
 API_VERSION = (0, 5)
 OLDEST_VERSION = (0, 1)
@@ -131,7 +133,7 @@ def _api(name: str, text: str, result: str = "ptr"):
 
 
 def _refused(f: GlueFunction, code: Status, message: str) -> Ssa:
-    """A new error."""
+    """Makes an FFI error; returns its address."""
     return f.call("ptr", "ffi_error", f.i64(code), f.data(message.encode() + b"\0"))
 
 
@@ -140,15 +142,15 @@ def _context(args: Ssa, struct: Struct) -> Ssa:
     return args.get(struct, "ctx").get(CONTEXT, "call")
 
 
-# The call.
+# Calls of handlers.
 
 
 @_FUNCTIONS(
     "ffi_call", "i32", "frame:ptr, operands:ptr, results:ptr, call:ptr, length:i64", exported=True
 )  # fmt: skip
 def _call(f: GlueFunction, frame: Ssa, operands: Ssa, results: Ssa, call: Ssa, length: Ssa) -> None:
-    """Calls a handler for a run: a function with the calling convention `axla`, whose opaque text is a
-    CALL.
+    """Calls a handler for a run: a function with the calling convention `axla`, whose opaque text, `call`, is
+    a CALL.
     """
     counts = call.get(CALL, "operands"), call.get(CALL, "results")
     low = f.slot(f.i64(0))
@@ -195,7 +197,7 @@ def _call(f: GlueFunction, frame: Ssa, operands: Ssa, results: Ssa, call: Ssa, l
 
 @_FUNCTIONS("ffi_call_moved", "i32", "frame:ptr, operands:ptr, results:ptr, call:ptr")
 def _call_moved(f: GlueFunction, frame: Ssa, operands: Ssa, results: Ssa, call: Ssa) -> None:
-    """The call with copies of arrays that are not aligned, as NumPy's often are."""
+    """Calls a handler with aligned copies of the arrays that are not aligned, as NumPy's often are."""
     count, others = call.get(CALL, "operands"), call.get(CALL, "results")
     sizes, aliases = call.get(CALL, "sizes"), call.get(CALL, "aliases")
     tables = _aligned((count + others) << 3)
@@ -204,7 +206,7 @@ def _call_moved(f: GlueFunction, frame: Ssa, operands: Ssa, results: Ssa, call: 
     with f.if_(block.eq(0), likely=False):
         frame.set(FRAME, "error_detail", whole)
         f.ret(f.i32(OUT_OF_MEMORY))
-    given, taken = block, block.item(count)  # the places of operands and of results
+    given, taken = block, block.item(count)  # the tables of operands' and results' addresses
     free = f.slot(block.at(tables))
     with f.loop(0, others) as loop:
         place = _place(f, results.item(loop.index).load("ptr"), sizes.item(count + loop.index), free)
@@ -233,14 +235,14 @@ def _aligned(size: Ssa) -> Ssa:
 
 
 def _place(f: GlueFunction, address: Ssa, size: Ssa, free: Ssa) -> Ssa:
-    """The address of an array in the call: its own, or, if that is not aligned, the next free bytes."""
+    """The address of an array in the call: its own or, if that is not aligned, the next free bytes."""
     right = (address.cast("i64") & (ALIGNMENT - 1)).eq(0)
     place = f.select(right, address, free.load("ptr"))
     free.store(free.load("ptr").at(f.select(right, f.i64(0), _aligned(size.load("i64")))))
     return place
 
 
-# Errors. They are blocks of `malloc`, and belong to who was given them.
+# Errors: they are blocks of `malloc`, which the receiver frees.
 
 
 @_FUNCTIONS("ffi_error", "ptr", "code:i64, message:ptr", exported=True)
@@ -261,7 +263,7 @@ def _error_create(f: GlueFunction, args: Ssa, struct: Struct) -> Ssa:
 def _error_details(f: GlueFunction, args: Ssa, struct: Struct) -> None:
     error = args.get(struct, "error")
     args.set(struct, "message", error.at(ERROR.size))
-    with f.if_(args.get(struct, "struct_size").gt(struct.offset("errc"))):  # 0.3 has no code there
+    with f.if_(args.get(struct, "struct_size").gt(struct.offset("errc"))):  # version 0.3 has no such field
         args.set(struct, "errc", error.get(ERROR, "code").cast("i32"))
 
 
@@ -270,7 +272,7 @@ def _error_destroy(f: GlueFunction, args: Ssa, struct: Struct) -> None:
     f.call("void", "free", args.get(struct, "error"))
 
 
-# What a handler finds in its context.
+# Functions that read the context of a handler.
 
 
 @_api("Stream_Get", "ctx:ptr, stream:ptr")
@@ -308,13 +310,15 @@ def _custom_options(f: GlueFunction, args: Ssa, struct: Struct) -> None:
 
 @_FUNCTIONS("ffi_unknown", "ptr", "args:ptr", exported=True)
 def _unknown(f: GlueFunction, args: Ssa) -> None:
-    """The function that handlers compiled for a newer version find after the functions of this one."""
+    """The function that a handler, compiled for a newer version, calls instead of a function that this
+    version lacks.
+    """
     f.ret(_refused(f, Status.UNIMPLEMENTED, "the function is of a newer version of XLA's FFI"))
 
 
 def _state_place(f: GlueFunction, args: Ssa, struct: Struct) -> Ssa:
-    """The positions of the type's address and of the state in the arguments. Version 0.2 has no stage field
-    before them; otherwise any stage but the first, 0, is refused.
+    """The address of two fields in the arguments: the pointer to the type, and the state. Version 0.2 has no
+    stage field before them; in later versions any stage but the first, 0, is refused.
     """
     old = args.get(struct, "struct_size").eq(_OLD_STATE.size)
     with f.if_((old ^ 1) & args.get(struct, "stage").ne(0), likely=False):
@@ -373,7 +377,7 @@ def _num_threads(f: GlueFunction, args: Ssa, struct: Struct) -> None:
     args.get(struct, "num_threads").store(f.call("i64", "axla_task_threads"))
 
 
-# Futures. Who sets one may lose it in that moment: the run that waits for it frees it.
+# Futures: one may be freed as soon as it is set, by the run that waits for it.
 
 
 @_api("Future_Create", "future:ptr")

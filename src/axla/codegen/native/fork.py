@@ -21,7 +21,7 @@ def emit(m: GlueModule) -> None:
 @_FUNCTIONS("axla_fork_before", "void", exported=True)
 def _before(f: GlueFunction) -> None:
     for name in ORDER:
-        f.call("void", f"{name}_acquire")  # whoever has it waits for nothing
+        f.call("void", f"{name}_acquire")  # the thread that holds it does not wait for anything
 
 
 @_FUNCTIONS("axla_fork_parent", "void", exported=True)
@@ -38,6 +38,6 @@ def _child(f: GlueFunction) -> None:
     f.glob("main_thread").store(f.call("i64", "thread_id"))
     f.glob("monitor_state").store(f.i32(0))
     f.glob("forks").atomic("add", f.i32(1))
-    # The stacks of other threads, where their runs are, may serve others soon.
+    # The runs of other threads lie on their stacks, whose memory may soon be reused.
     for name in ("runs", "main_run"):
         f.glob(name).store(f.null())

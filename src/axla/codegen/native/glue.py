@@ -1,7 +1,7 @@
 """Compiles the emitted glue and loads it into the process, once, when the first array or program is created.
 
-`load()` gives `Glue`: addresses of functions and variables by name. The code is never unloaded: worker
-threads run in it, and objects made by it may be destroyed when the interpreter ends.
+`load()` returns a `Glue`: the addresses of functions and variables by name. The code is never unloaded:
+worker threads run in it, and objects made by it may be destroyed when the interpreter ends.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from axla.core.python_api import incref
 
 @dataclass(frozen=True, slots=True)
 class Glue:
-    """The loaded glue."""
+    """The loaded glue: the addresses of its functions and variables."""
 
     addresses: dict[str, int]
 
@@ -34,15 +34,15 @@ class Glue:
     def extended(
         self, emit: Callable[[GlueModule], None], known: Mapping[str, int] = MappingProxyType({})
     ) -> dict[str, int]:
-        """The addresses of further functions, which `emit` adds to a module of their own. They may call
-        exported functions, and those whose addresses are in `known`.
+        """The addresses of further functions, which `emit` adds to a new module. They may call exported
+        functions of the glue, and functions whose addresses are in `known`.
         """
         m = GlueModule(machine())
         emit(m)
         return _link(m, {**self.addresses, **known})
 
     def variable(self, name: str, kind: type = c.c_void_p):
-        """A glue variable, to read and to set through `.value`."""
+        """A glue variable as a ctypes object, to read and to set through `.value`."""
         return kind.from_address(self.addresses[name])
 
 
@@ -51,8 +51,8 @@ _lock = locks.new_lock()
 
 
 def load(checks: bool = False) -> Glue:
-    """The glue of this process; UnsupportedError where there is none. The first call decides whether it
-    checks its use of locks (locks.py).
+    """The glue of this process; raises UnsupportedError if it cannot be used here. The first call decides
+    whether the glue checks its use of locks (locks.py).
     """
     global _loaded
     if _loaded is None:
@@ -68,7 +68,7 @@ def load(checks: bool = False) -> Glue:
 
 
 def emit(machine: str, *, checks: bool = False, system: ModuleType = HERE) -> GlueModule:
-    """The glue as an LLVM module; `checks`: whether it checks its use of locks."""
+    """Writes the glue as an LLVM module; `checks`: whether it checks its use of locks."""
     m = GlueModule(machine, checks=checks)
     for part in (system, spin_locks, memory, pool, tasks, objects, signals, call, queue, fork):
         part.emit(m)
@@ -76,8 +76,8 @@ def emit(machine: str, *, checks: bool = False, system: ModuleType = HERE) -> Gl
 
 
 def _link(m: GlueModule, known: Mapping[str, int] = MappingProxyType({})) -> dict[str, int]:
-    """Loads the code, which is compiled once for each version of axla and LLVM. `known`: addresses that it
-    may call.
+    """Loads the code of a module, which is compiled once for each version of axla and LLVM. `known` has
+    addresses of functions that it may call.
     """
     text = m.text()
     key = cache.key_of(cache.compiler(), text)
@@ -86,7 +86,7 @@ def _link(m: GlueModule, known: Mapping[str, int] = MappingProxyType({})) -> dic
         code = _compiled(text)
         cache.put("glue", key, code)
     image = Image([("axla.glue", code)], m.exports, _imports(m, known))
-    incref(image)  # beyond the end of the interpreter: threads run in it
+    incref(image)  # keep it beyond the end of the interpreter: threads run in it
     return image.addresses
 
 
@@ -99,7 +99,7 @@ def _compiled(text: str) -> bytes:
     target = llvm.Target.from_triple(triple())
     # Cheapest passes and code generation: 30 ms instead of 260 ms at the first array of a process, and a call
     # takes 230 ns instead of 165 ns (two arrays of 64 floats, on a Zen 4 at 3.7 GHz).
-    # What is far away, CPython and the C library, is called through slots of the image.
+    # CPython and the C library may be far away: their functions are called through slots of the image.
     features = ",".join(HERE.FEATURES)
     made = target.create_target_machine(opt=0, reloc="pic", codemodel="small", features=features)
     context = llvm.create_context()
@@ -116,7 +116,9 @@ def _compiled(text: str) -> bytes:
 
 
 def _imports(m: GlueModule, known: Mapping[str, int]) -> dict[str, int]:
-    """Addresses of the functions of CPython and the C library that the glue calls."""
+    """The addresses of the functions that the glue calls: those in `known`, of CPython, and of the C
+    library.
+    """
     found = {}
     for name in m.imports:
         if name in known:

@@ -4,9 +4,9 @@ Supports as much of ELF as self-contained code needs: sections, symbols, the rel
 Everything is checked before it is used; InvalidArgument says what is wrong with an object. Once an `Image`
 exists, only its variables are writable.
 
-All objects of an image, with their slots, are in one piece of memory, so that instructions can reach
-everything wherever the system puts it. A *slot* stands for a symbol that may be out of reach, or whose
-address instructions read: a jump to the symbol, followed by its address.
+All objects of an image, with their slots, are in one range of memory, so that their instructions can reach
+each other wherever the system maps it. A *slot* is a jump to a symbol, followed by the symbol's address. It
+is used where the symbol may be out of reach, or where instructions read its address.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from axla.codegen.native.relocations import MACHINES, Machine
 from axla.core.errors import InvalidArgument, UnsupportedError, choices
 
 _RELOCATABLE = 1
-_LARGEST = 1 << 31  # what relative addresses of 32 bits reach
+_LARGEST = 1 << 31  # relative addresses of 32 bits reach so far
 _PAGE = mmap.PAGESIZE
 _SLOT = 16
 
@@ -43,7 +43,7 @@ class _Object(Elf):
 
     def __init__(self, name: str, data: bytes, machine: Machine) -> None:
         self.name = name
-        self.slots: dict[int, int] = {}  # places of slots, by the numbers of their symbols
+        self.slots: dict[int, int] = {}  # offsets of slots, by symbol number
         super().__init__(data)
         here = (_RELOCATABLE, machine.number, "<")
         if not self.wide or (self.kind, self.machine, self.order) != here:
@@ -51,13 +51,15 @@ class _Object(Elf):
             self.refuse(f"{found}, wanted a relocatable object for machine {machine.number}")
         for section in self.sections:
             if section.flags & ALLOC and section.align > _PAGE:
-                self.refuse(f"a section is aligned to {section.align}")
+                self.refuse(f"a section is aligned to {section.align}, more than a page")
 
     def refuse(self, what: str) -> NoReturn:
         raise InvalidArgument(f"{self.name}: {what}")
 
     def relocations(self) -> Iterator[tuple[Section, int, int, Symbol, int, int]]:
-        """The relocations of loaded sections: section, offset in it, type, symbol, symbol number, addend."""
+        """Yields the relocations of loaded sections: section, offset in it, type, symbol, symbol number,
+        addend.
+        """
         for section in self.sections:
             if section.kind != RELA:
                 continue
@@ -75,8 +77,8 @@ class _Object(Elf):
 
 
 class Image:
-    """Objects linked with each other and with the addresses in `imports`. `addresses` are those of the
-    exported symbols, valid as long as this object exists.
+    """Objects that are linked with each other and with the addresses in `imports`. `addresses` has those of
+    the exported symbols, valid as long as this object exists.
     """
 
     def __init__(
@@ -85,12 +87,12 @@ class Image:
     ) -> None:  # fmt: skip
         machine = MACHINES.get(systems.machine())
         if machine is None:
-            raise UnsupportedError(f"objects for {systems.machine()}: {choices(MACHINES)}")
+            raise UnsupportedError(f"cannot link objects for {systems.machine()}: {choices(MACHINES)}")
         imports = {**{name: systems.HERE.address(name) for name in systems.HERE.NEEDED}, **(imports or {})}
         objects = [_Object(name, data, machine) for name, data in images]
         code, constant, total = _layout(objects, machine)
         if total >= _LARGEST:
-            raise UnsupportedError(f"{total} bytes of code and constants; {_LARGEST - 1} can be linked")
+            raise UnsupportedError(f"{total} bytes of code and constants; the limit is {_LARGEST - 1}")
         self._pages = pages = systems.HERE.Pages(total)
         memory, base = pages.view, pages.address
         for found in objects:
@@ -113,8 +115,8 @@ class Image:
 
 
 def _layout(objects: Sequence[_Object], machine: Machine) -> tuple[int, ...]:
-    """Assigns addresses to sections: code first, with the slots after that of each object; then constants and
-    variables, each from the next page on. Returns the ends of all three.
+    """Assigns offsets to sections: code first, where the slots of each object follow its code; then constants
+    and variables, each from the next page on. Returns the ends of all three.
     """
     at = 0
     ends = []
@@ -137,7 +139,7 @@ def _layout(objects: Sequence[_Object], machine: Machine) -> tuple[int, ...]:
 
 
 def _place_slots(found: _Object, at: int, machine: Machine, outside: set[str]) -> int:
-    """Assigns addresses to the slots that the code of an object may need, from `at` on; returns their end."""
+    """Assigns offsets, from `at` on, to the slots that the code of an object may need; returns their end."""
     for _, _, kind, symbol, number, _ in found.relocations():
         if kind in machine.reads or (kind in machine.calls and symbol.name in outside):
             found.slots.setdefault(number, at + _SLOT * len(found.slots))
@@ -167,9 +169,9 @@ def _relocate(found: _Object, memory: memoryview, base: int, table: dict[str, in
         size = machine.sizes.get(kind, 0)
         slot = found.slots.get(number) if kind in machine.reads or kind in machine.calls else None
         own = machine.calls.get(kind, 0)
-        wrong = slot is not None and addend != own  # there is one for the symbol itself
+        wrong = slot is not None and addend != own  # a slot is for the symbol itself
         if not size or wrong or place.kind != PROGBITS or offset + size > place.size:
-            found.refuse(f"relocation of type {kind} at {offset} cannot be done")
+            found.refuse(f"relocation of type {kind} at {offset} is not supported")
         if slot is None:
             value = _value(found, symbol, base, table) + addend
         else:

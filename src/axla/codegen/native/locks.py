@@ -15,8 +15,8 @@ ORDER = ("tasks", "memory")
 
 _FAULTS = {
     "order": b"axla: a lock of the glue is taken out of order\n",
-    "held": b"axla: a lock of the glue is held by who waits, or runs what is not the glue's\n",
-    "python": b"axla: the interpreter lock is held by who waits\n",
+    "held": b"axla: a thread that holds a lock of the glue waits or runs code outside of the glue\n",
+    "python": b"axla: a thread that holds the interpreter lock waits\n",
 }
 
 
@@ -60,7 +60,9 @@ def _refuse(f: GlueFunction, wrong, fault: str) -> None:
 
 
 def _check(m: GlueModule) -> None:
-    """Emits the check, before a thread waits or calls code outside of the glue, that it holds no lock."""
+    """Emits `lock_check`, which checks that a thread holds no lock of the glue before it waits or calls code
+    outside of the glue.
+    """
     f = m.function("lock_check", "void", "waits:i32", exported=True)
     _refuse(f, _held(f).ne(0), "held")
     with f.if_(f.params["waits"].ne(0)):

@@ -9,8 +9,7 @@ blocks, too.
     void axla_free(ptr, i64 bytes)        bytes as requested
     void axla_trim()                      returns all cached blocks to the system
 
-`memory_state` holds, in bytes: in use, cached, limit of both, limit of cached; then the number of blocks
-taken from the system.
+`memory_state` is a STATE.
 """
 
 from __future__ import annotations
@@ -31,8 +30,8 @@ STATE = Struct(
 
 _CLASSES = 8 * 42 + 1
 _LARGEST = 1 << 47
-# Below: malloc, which packs small blocks. From here: pages of their own, given back to the system when
-# trimmed.
+# Smaller blocks come from malloc, which packs them. Others have their own pages, which `axla_trim` returns to
+# the system.
 _MAPPED = 512 * 1024
 
 
@@ -48,8 +47,8 @@ def emit(m: GlueModule) -> None:
 
 @_FUNCTIONS("memory_class", "i64", "bytes:i64")
 def _class_of(f: GlueFunction, size: Ssa) -> None:
-    """The class of a size, which is the index of its list: 64 bytes, then eight classes for each power of
-    two.
+    """The size class of a number of bytes, which is the index of its list: up to 64 bytes, then eight classes
+    for each power of two.
     """
     f.guard(size.le(64), f.i64(0))
     last = size - 1
@@ -105,7 +104,7 @@ def _trim(f: GlueFunction) -> None:
 
 @_FUNCTIONS("memory_fresh", "ptr", "size:i64")
 def _fresh(f: GlueFunction, size: Ssa) -> None:
-    """A block from the system, if the limit allows it; otherwise nothing is changed."""
+    """Takes a block from the system. If the limit does not allow it, returns null and changes nothing."""
     state = f.glob("memory_state")
     limit = state.get(STATE, "limit")
     f.call("void", "memory_acquire")
@@ -157,7 +156,8 @@ def _free(f: GlueFunction, block: Ssa, size: Ssa) -> None:
     f.call("void", "memory_acquire")
     state.set(STATE, "in_use", state.get(STATE, "in_use") - block_size)
     with f.if_((state.get(STATE, "cached") + block_size).gt(state.get(STATE, "cache_limit")), likely=False):
-        # The cache is full of other sizes: what was just freed is likelier to be asked for again.
+        # The cache is full of blocks of other sizes; the size that was just freed is more likely to be needed
+        # again.
         f.call("void", "memory_release")
         f.call("void", "axla_trim")
         with f.if_(block_size.gt(state.get(STATE, "cache_limit"))):

@@ -34,8 +34,8 @@ BUFFER = Struct(
 )
 _WRITABLE, _FORMAT, _ND, _STRIDES = 0x1, 0x4, 0x8, 0x18
 
-# The first field of DLManagedTensorVersioned is the version; the deleter's place differs between both
-# structs.
+# The first field of DLManagedTensorVersioned is the version; the offset of the deleter differs between the
+# two structs.
 DLPACK_CONTEXT = {"legacy": 48, "versioned": 8}
 DLPACK_DELETER = {"legacy": 56, "versioned": 16}
 
@@ -54,7 +54,7 @@ def emit(m: GlueModule) -> None:
 
 @_FUNCTIONS("axla_record_new", "ptr", "bytes:i64", exported=True)
 def _record_new(f: GlueFunction, size: Ssa) -> None:
-    """A record with new memory and one reference; null when there is no memory."""
+    """Makes a record with new memory and one reference; returns null if there is no memory."""
     block = f.call("ptr", "axla_allocate", size)
     f.guard(block.eq(0), f.null())
     record = f.call("ptr", "axla_record_over", block, size)
@@ -103,9 +103,9 @@ def _record_free(f: GlueFunction, record: Ssa) -> None:
 
 @_FUNCTIONS("axla_record_wait", "i32", "record:ptr, until:i64", exported=True)
 def _wait(f: GlueFunction, record: Ssa, until: Ssa) -> None:
-    """Waits until the bytes of a record are ready, without the interpreter lock (the caller holds it). 0:
-    ready; -1, with an exception set: the run failed, or a signal handler raised, which stops the run; 1: the
-    monotonic clock reached `until` nanoseconds (0: no limit).
+    """Waits until the bytes of a record are ready, without the interpreter lock (the caller holds it).
+    Returns 0 if they are ready; -1, with an exception set, if the run failed or a signal handler raised,
+    which stops the run; 1 if the monotonic clock reached `until` nanoseconds (0: no limit).
     """
     ready_at = record.at(RECORD.offset("ready"))
     f.guard(ready_at.load("i32", "acquire").eq(READY), f.i32(0))
@@ -135,7 +135,9 @@ def _wait(f: GlueFunction, record: Ssa, until: Ssa) -> None:
 
 @_FUNCTIONS("axla_array_new", "ptr", "info:ptr, info_object:ptr, record:ptr", exported=True)
 def _array_new(f: GlueFunction, info: Ssa, info_object: Ssa, record: Ssa) -> None:
-    """An Array over a record, whose reference it takes over; null with an exception set."""
+    """Makes an Array of a record, whose reference it takes over; returns null with an exception set if it
+    fails.
+    """
     array = f.call("ptr", "_PyObject_New", f.glob("array_type").load("ptr"))
     with f.if_(array.ne(0), likely=True):
         f.call("void", "Py_IncRef", info_object)
@@ -150,7 +152,9 @@ def _array_new(f: GlueFunction, info: Ssa, info_object: Ssa, record: Ssa) -> Non
 
 @_FUNCTIONS("axla_array_copy", "ptr", "info:ptr, info_object:ptr, source:ptr", exported=True)
 def _array_copy(f: GlueFunction, info: Ssa, info_object: Ssa, source: Ssa) -> None:
-    """An Array with a copy of the bytes at an address; null with an exception set (MemoryError)."""
+    """Makes an Array with a copy of the bytes at an address; returns null with MemoryError set if it
+    fails.
+    """
     size = info.get(SHAPE_INFO, "bytes")
     record = f.call("ptr", "axla_record_new", size)
     with f.if_(record.eq(0), likely=False):
@@ -173,8 +177,8 @@ def _array_dealloc(f: GlueFunction, array: Ssa) -> None:
 
 @_FUNCTIONS("array_traverse", "i32", "array:ptr, visit:ptr, context:ptr", exported=True)
 def _array_traverse(f: GlueFunction, array: Ssa, visit: Ssa, context: Ssa) -> None:
-    """Visits nothing. A traverse function of its own keeps arrays out of garbage collection, to which their
-    Python base class is subject.
+    """Visits nothing. This traverse function keeps arrays out of garbage collection, to which their Python
+    base class is subject.
     """
     f.ret(f.i32(0))
 
@@ -189,8 +193,8 @@ def _array_delete(f: GlueFunction, array: Ssa) -> None:
 
 @_FUNCTIONS("axla_array_hold", "ptr", "array:ptr, take:i32", exported=True)
 def _array_hold(f: GlueFunction, array: Ssa, take: Ssa) -> None:
-    """The record of an Array, with one more reference; null if the array was deleted. With `take` the array
-    loses it.
+    """The record of an Array, with one more reference; null if the array was deleted. With `take`, the array
+    loses the record, and its reference is the caller's.
     """
     record = array.get(ARRAY, "record")
     f.guard(record.eq(0), f.null())
@@ -218,7 +222,7 @@ def _get_buffer(f: GlueFunction, array: Ssa, view: Ssa, flags: Ssa) -> None:
     wants_format = (flags & _FORMAT).ne(0)
     with f.if_(wants_format & text.eq(0)):
         _refuse(f, view, b"the buffer protocol has no format for this element type: use np.asarray")
-    f.call("void", "axla_record_hold", record)  # before others run in the wait, who may delete the array
+    f.call("void", "axla_record_hold", record)  # another thread may delete the array during the wait
     with f.if_(f.call("i32", "axla_record_wait", record, f.i64(0)).ne(0), likely=False):
         f.call("void", "axla_record_release", record)
         view.set(BUFFER, "obj", 0)
@@ -250,8 +254,8 @@ def _release_buffer(f: GlueFunction, array: Ssa, view: Ssa) -> None:
 
 
 def _dlpack(m: GlueModule, kind: str) -> None:
-    """For both DLPack structs: the deleter for exported arrays, and the release function for imported
-    ones.
+    """Adds functions for one of the two DLPack structs: the deleter of exported arrays, the destructor of
+    their capsules, and the release function of imported arrays.
     """
     f = m.function(f"dlpack_delete_{kind}", "void", "managed:ptr", exported=True)
     managed = f.params["managed"]
@@ -259,7 +263,7 @@ def _dlpack(m: GlueModule, kind: str) -> None:
     f.call("void", "free", managed)
     f.ret()
 
-    # A capsule that nobody took still has its name, and owns its tensor.
+    # A capsule that was not consumed still has its name, and owns its tensor.
     f = m.function(f"dlpack_capsule_{kind}", "void", "capsule:ptr", exported=True)
     capsule = f.params["capsule"]
     name = f.data(b"dltensor\0" if kind == "legacy" else b"dltensor_versioned\0")

@@ -36,8 +36,8 @@ POOL = Struct(
 _JOB = ("frame", "kernel", "args", "count", "grain", "ranges", "threads")
 _POOLS = 32
 
-# About 20 us on current cores: a wake-up through the kernel costs twice that, and spinning longer takes a
-# core from somebody else on a busy machine.
+# About 20 us on current cores: a wake-up through the kernel costs twice that, and longer spinning takes a
+# core from other programs on a busy machine.
 _SPINS = 1000
 _PAUSE = {"x86_64": ("llvm.x86.sse2.pause", ()), "aarch64": ("llvm.aarch64.hint", (1,))}
 _NO_ERROR = -1
@@ -61,7 +61,9 @@ def _pause(f: GlueFunction) -> None:
 
 
 def _range(f: GlueFunction, frame: Ssa, kernel: Ssa, args: Ssa, index: Ssa, grain: Ssa, count: Ssa) -> Ssa:
-    """Runs one range, unless the run is to stop; returns its code, or the reason to stop."""
+    """Runs one range, unless the run must stop; returns the kernel's code, or the code with which the run
+    must stop.
+    """
     begin = index * grain
     end = begin + grain
     end = f.select(end.lt(count), end, count)
@@ -122,8 +124,9 @@ def _worker(f: GlueFunction, pool: Ssa) -> None:
             f.call("void", "pause")
             spins.store(tries + 1)
             loop.again()
-        # The opener raises the generation before it looks at `sleepers`, a sleeper does it the other way
-        # round: one of the two sees the other.
+        # Whoever opens the pool raises the generation before it reads `sleepers`. A worker counts itself in
+        # `sleepers` before the kernel compares the generation. So at least one of the two sees what the other
+        # wrote.
         sleepers_at.atomic("add", f.i32(1))
         f.call("void", "futex_wait", generation_at, generation.cast("i32"))
         sleepers_at.atomic("sub", f.i32(1))
@@ -133,14 +136,15 @@ def _worker(f: GlueFunction, pool: Ssa) -> None:
 
 @_FUNCTIONS("pool_start", "void", "pool:ptr, threads:i64")
 def _start(f: GlueFunction, pool: Ssa, threads: Ssa) -> None:
-    """Starts the missing workers."""
+    """Starts the workers that are missing for `threads` threads, the caller included."""
     with f.while_loop() as loop:
         started = pool.get(POOL, "started")
         with f.if_((started + 1).cast("i64").ge(threads)):
             loop.leave()
         status = f.call("i32", "thread_start", f.glob("pool_worker"), pool)
         with f.if_(status.ne(0), likely=False):
-            # No more threads to be had: go on with those there are, and do not ask again at every loop.
+            # No more threads can be started: continue with those that exist, and do not try again in every
+            # loop.
             f.glob("pool_threads").store((started + 1).cast("i64"))
             loop.leave()
         pool.set(POOL, "started", started + 1)
@@ -161,7 +165,7 @@ def _serial(f: GlueFunction, frame: Ssa, kernel: Ssa, args: Ssa, count: Ssa, gra
     "axla_parallel_for", "i32", "frame:ptr, kernel:ptr, args:ptr, count:i64, asked:i64", exported=True
 )
 def _parallel_for(f: GlueFunction, frame: Ssa, kernel: Ssa, args: Ssa, count: Ssa, asked: Ssa) -> None:
-    with f.if_(count.le(0), likely=False):  # the code of a program polls so
+    with f.if_(count.le(0), likely=False):  # code of a program calls this to poll
         f.ret(f.call("i32", "poll", frame))
     whole = asked.le(0) | asked.ge(count)
     grain = f.select(whole, count, asked)
@@ -178,7 +182,9 @@ def _parallel_for(f: GlueFunction, frame: Ssa, kernel: Ssa, args: Ssa, count: Ss
 
 @_FUNCTIONS("pool_run", "i32", f"pool:ptr, {_SERIAL}, threads:i64")
 def _run(f: GlueFunction, pool: Ssa, *job: Ssa) -> None:
-    """Runs a loop on a pool that the caller has taken."""
+    """Runs a parallel loop on a pool that the caller owns; returns 0, or the code of the lowest range that
+    failed.
+    """
     *_, ranges, threads = job
     f.call("void", "pool_start", pool, threads)
     for name, value in zip(_JOB, job, strict=True):
@@ -194,7 +200,7 @@ def _run(f: GlueFunction, pool: Ssa, *job: Ssa) -> None:
 
 
 def _open(f: GlueFunction, state_at: Ssa, ranges: Ssa, threads: Ssa) -> None:
-    """Lets workers in, and wakes as many sleeping ones as there is work for."""
+    """Opens a pool for workers, and wakes as many sleeping ones as there is work for."""
     generation = (state_at.load("i64") >> 32) + 1
     state_at.store((generation << 32) | 1, "seq_cst")
     with f.if_(state_at.at(POOL.offset("sleepers")).load("i32", "seq_cst").gt(0)):
@@ -203,7 +209,7 @@ def _open(f: GlueFunction, state_at: Ssa, ranges: Ssa, threads: Ssa) -> None:
 
 
 def _close(f: GlueFunction, state_at: Ssa) -> None:
-    """Lets no more workers in and waits for those inside: first spinning, then asleep."""
+    """Closes a pool for further workers and waits for those inside: first spinning, then asleep."""
     waiting_at = state_at.at(POOL.offset("waiting"))
     state_at.atomic("and", f.i64(-2))
     spins = f.slot(f.i64(0))

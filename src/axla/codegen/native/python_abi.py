@@ -1,6 +1,6 @@
 """The layout of CPython and NumPy objects that the glue reads, and whether it applies to this process.
 
-`why_not` gives the reason why the glue cannot be used here. `numpy_matches` checks the offsets on live
+`why_not` returns the reason why the glue cannot be used here. `numpy_matches` checks the offsets on live
 arrays: where they differ, NumPy arguments take the slower path through Python.
 """
 
@@ -26,14 +26,14 @@ NDARRAY = Struct(
 )
 
 SYSTEMS = {"linux": ("x86_64", "aarch64"), "darwin": ("aarch64", "x86_64"), "win32": ("x86_64",)}
-"""Machines that compiled programs are called on, by Python's names of systems."""
+"""The machines on which compiled programs can be called, by Python's name of the system."""
 
 
 @lru_cache
 def why_not() -> str | None:
     """The reason why compiled programs cannot be called in this process, or None if they can."""
     if sys.implementation.name != "cpython":
-        return f"the call glue needs CPython, this is {sys.implementation.name}"
+        return f"the call glue needs CPython, but this is {sys.implementation.name}"
     if sysconfig.get_config_var("Py_GIL_DISABLED"):
         return "the call glue needs a CPython build with the interpreter lock (this one is free-threaded)"
     if sys.platform not in SYSTEMS:

@@ -1,5 +1,4 @@
-"""Asynchronous runs, emitted: the thread of a device's queue starts them in order, and publishes their
-results.
+"""Asynchronous runs, emitted: the thread of a device's queue runs them in order, and publishes their results.
 
 `runtime/queue.py` makes tasks and links them, under the interpreter lock. The thread takes them one by one.
 It takes the interpreter lock only to let Python create the exception of a failed run, which all records of
@@ -35,14 +34,16 @@ _FUNCTIONS = GlueFunctions()
 
 def emit(m: GlueModule) -> None:
     """Adds queues to the module."""
-    m.variable("failed_task", "ptr", "null")  # Python, as failed_call, with the task as owner
-    m.variable("tasks_ended", "ptr", "null")  # int (*)(void *), with the interpreter lock: frees tasks
+    m.variable("failed_task", "ptr", "null")  # Python function like failed_call; the owner is the task
+    m.variable("tasks_ended", "ptr", "null")  # int (*)(void *), called with the interpreter lock: frees tasks
     _FUNCTIONS.emit(m)
 
 
 @_FUNCTIONS("record_publish", "void", "record:ptr, status:i32, failure:ptr", exported=True)
 def _record_publish(f: GlueFunction, record: Ssa, status: Ssa, failure: Ssa) -> None:
-    """Makes a record READY or FAILED, with the function that raises its error, and wakes waiting threads."""
+    """Makes a record READY or FAILED and wakes the threads that wait for it. `failure` is the function that
+    raises the error of a failed run, else null.
+    """
     with f.if_(failure.ne(0)):
         f.call("void", "Py_IncRef", failure)
         record.set(RECORD, "context", failure)
@@ -62,14 +63,14 @@ def _record_forget(f: GlueFunction, record: Ssa) -> None:
 
 @_FUNCTIONS("task_claim", "i32", "task:ptr", exported=True)
 def _claim(f: GlueFunction, task: Ssa) -> None:
-    """Claims a task; 0: the caller is the one to decide what becomes of it."""
+    """Claims a task. Returns 0 if it was not claimed before: then the caller may run or stop it."""
     f.ret(task.at(TASK.offset("claimed")).atomic("xchg", f.i32(1)))
 
 
 @_FUNCTIONS("leave_grid", "void", "task:ptr, code:i32")
 def _leave_grid(f: GlueFunction, task: Ssa, code: Ssa) -> None:
-    """A participant has ended. If it failed, the others fail too, and wait until the error of the first is
-    known.
+    """Marks a participant as ended. If it failed, the others fail too, and it waits until the error of the
+    first participant that failed is known.
     """
     peers = task.get(TASK, "peers")
     f.guard(peers.eq(0))
@@ -87,12 +88,14 @@ def _leave_grid(f: GlueFunction, task: Ssa, code: Ssa) -> None:
 
 @_FUNCTIONS("await_input", "i32", "record:ptr, task:ptr")
 def _await_input(f: GlueFunction, record: Ssa, task: Ssa) -> None:
-    """Waits while the queue of another device computes an input; returns 0, or the reason to stop."""
+    """Waits while the queue of another device computes an input; returns 0, or the code with which the run
+    must stop.
+    """
     ready_at, flags = record.at(RECORD.offset("ready")), task.get(TASK, "cancel")
     with f.while_loop():
         ready = ready_at.load("i32", "acquire")
         f.guard(ready.eq(READY), f.i32(0))
-        f.guard(ready.eq(FAILED), f.i32(CANCELLED))  # failed_task finds it
+        f.guard(ready.eq(FAILED), f.i32(CANCELLED))  # failed_task finds the failed input
         flag = flags.load("i32", "monotonic")
         f.guard(flag.ne(0), flag)
         ready_at.exchange(f.i32(PENDING), f.i32(AWAITED))
@@ -102,7 +105,7 @@ def _await_input(f: GlueFunction, record: Ssa, task: Ssa) -> None:
 
 @_FUNCTIONS("run_task", "i1", "queue:ptr, task:ptr")
 def _run_task(f: GlueFunction, queue: Ssa, task: Ssa) -> None:
-    """Runs a task and publishes its results; false after a fork, or when the interpreter ends."""
+    """Runs a task and publishes its results. Returns false after a fork, or when the interpreter ends."""
     program, flags = task.get(TASK, "program"), task.get(TASK, "cancel")
     frame = f.space(f"[{FRAME.size} x i8]", 16)
     for name in ("error_step", "error_detail"):
@@ -123,7 +126,7 @@ def _run_task(f: GlueFunction, queue: Ssa, task: Ssa) -> None:
     with f.if_(code.load("i32").eq(0), likely=True):
         given = program, frame, arguments, results, flags, f.const("i1", 0), task.get(TASK, "peers")
         code.store(f.call("i32", "execute", *given))
-        with f.if_(code.load("i32").eq(0)):  # one that was stopped says nothing of the next
+        with f.if_(code.load("i32").eq(0)):  # the time of a stopped run says nothing about the next run
             program.set(PROGRAM, "nanoseconds", f.call("i64", "now") - begin)
     same = forks.eq(f.glob("forks").load("i32"))
     f.guard((same & queue.get(QUEUE, "closed").eq(0)) ^ 1, f.const("i1", 0))
@@ -145,7 +148,9 @@ def _run_task(f: GlueFunction, queue: Ssa, task: Ssa) -> None:
 
 @_FUNCTIONS("collect_tasks", "i32", "unused:ptr")
 def _collect_tasks(f: GlueFunction, unused: Ssa) -> None:
-    """The pending call for Python. It may come so late that the Python function no longer exists."""
+    """The pending call that lets Python free ended tasks. It may come so late that the Python function no
+    longer exists.
+    """
     collect = f.glob("tasks_ended").load("ptr")
     f.guard(collect.eq(0), f.i32(0))
     f.ret(f.call_pointer("i32", collect, unused))
@@ -153,7 +158,7 @@ def _collect_tasks(f: GlueFunction, unused: Ssa) -> None:
 
 @_FUNCTIONS("queue_worker", "ptr", "queue:ptr")
 def _queue_worker(f: GlueFunction, queue: Ssa) -> None:
-    """The main function of a queue's thread."""
+    """The main function of a queue's thread: runs its tasks in order, and sleeps while there are none."""
 
     def count(field: str) -> None:
         for name in (field, "steps"):
@@ -177,8 +182,8 @@ def _queue_worker(f: GlueFunction, queue: Ssa) -> None:
 
 @_FUNCTIONS("queue_hand_over", "i32", "queue:ptr, task:ptr, owners:ptr", exported=True)
 def _queue_hand_over(f: GlueFunction, queue: Ssa, task: Ssa, owners: Ssa) -> None:
-    """Puts a task into the queue and its owner into a list; 0 if the queue has a thread. No Python code runs
-    in between.
+    """Appends a task to the queue and its owner to the list `owners`, without Python code in between. Returns
+    0, or 1 if the queue has no thread or the list cannot grow.
     """
     with f.if_(queue.get(QUEUE, "started").eq(0), likely=False):
         f.guard(f.call("i32", "thread_start", f.glob("queue_worker"), queue).ne(0), f.i32(1))
@@ -196,7 +201,7 @@ def _queue_hand_over(f: GlueFunction, queue: Ssa, task: Ssa, owners: Ssa) -> Non
 
 @_FUNCTIONS("may_run", "i32", "program:ptr", exported=True)
 def _may_run(f: GlueFunction, program: Ssa) -> None:
-    """Whether a program may run on its caller's thread: it has no pending run, and, if it has effects, all
+    """Whether a program may run on its caller's thread: it has no pending run and, if it has effects, all
     runs queued earlier have begun.
     """
     queue = program.get(PROGRAM, "queue")

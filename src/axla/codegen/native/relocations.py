@@ -1,8 +1,8 @@
 """Relocations of ELF objects, for the machines whose objects `image.py` links.
 
-`Machine.patch(kind, old, target, at)` gives the new value of the bytes `old` at address `at` that refer to
-the address `target`; struct.error where that is out of reach. Numbers and meanings are those of the ELF
-supplements of the x86-64 and AArch64 ABIs.
+`Machine.patch(kind, old, target, at)` returns the new value of the bytes `old` at address `at` that refer to
+the address `target`; it raises struct.error where that is out of reach. Numbers and meanings are those of the
+ELF supplements of the x86-64 and AArch64 ABIs.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from axla.core.dataclass import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """How objects for a machine are linked."""
+    """The relocation types of a machine, and how they are applied."""
 
-    number: int  # in the head of an ELF file
-    sizes: Mapping[int, int]  # of what a type of relocation changes, in bytes; others are refused
+    number: int  # e_machine in the header of an ELF file
+    sizes: Mapping[int, int]  # bytes that a type of relocation changes; other types are refused
     patch: Callable[[int, bytes, int, int], bytes]
-    slot: bytes = b""  # code that jumps to the address behind it
-    calls: Mapping[int, int] = field(default_factory=dict)  # types that go to a slot with an addend, and that
-    reads: frozenset[int] = frozenset()  # types that mean the address in a slot, not the symbol
-    flushes: bool = False  # whether instructions have a cache that does not see what is written
+    slot: bytes = b""  # code that jumps to the address that follows it
+    calls: Mapping[int, int] = field(default_factory=dict)  # types for which a slot may be used: their addend
+    reads: frozenset[int] = frozenset()  # types that refer to the address in a slot
+    flushes: bool = False  # whether written code must be flushed to the instruction cache
 
 
 def _x86_64(kind: int, old: bytes, target: int, at: int) -> bytes:
@@ -33,9 +33,9 @@ def _x86_64(kind: int, old: bytes, target: int, at: int) -> bytes:
     return struct.pack("<q" if kind == 24 else "<i", target - at)
 
 
-_GOT = 9, 41, 42  # the distance to a place that has the address
+_GOT = 9, 41, 42  # the distance to a word that contains the address
 
-# Bits of an offset in a page that an instruction has in its field: the rest is its scale.
+# By type: log2 of the scale of an offset in a page in the instruction's field.
 _LOW = {277: 0, 278: 0, 284: 1, 285: 2, 286: 3, 299: 4, 312: 3}
 _MOVES = {264: 0, 266: 16, 268: 32, 269: 48}
 _ABSOLUTE, _RELATIVE = {257: "<Q", 258: "<I"}, {260: "<q", 261: "<i"}
@@ -60,7 +60,7 @@ def _aarch64(kind: int, old: bytes, target: int, at: int) -> bytes:
 
 
 def _signed(value: int, bits: int) -> int:
-    """A number as a signed field of `bits` bits."""
+    """`value` as a signed field of `bits` bits; struct.error if it does not fit."""
     if not -1 << bits - 1 <= value < 1 << bits - 1:
         raise struct.error(f"{value} does not fit {bits} bits")
     return value & (1 << bits) - 1
@@ -73,7 +73,7 @@ _WORDS = {*_LOW, *_MOVES, *_BRANCHES, *_PAGES, 258, 261}
 MACHINES = {
     "x86_64": Machine(
         62, {1: 8, 2: 4, 4: 4, 24: 8, **dict.fromkeys(_GOT, 4)}, _x86_64,
-        slot=b"\xff\x25\0\0\0\0",  # jmp to the address behind
+        slot=b"\xff\x25\0\0\0\0",  # jmp to the address that follows
         calls=dict.fromkeys((4, *_GOT), -4),
         reads=frozenset(_GOT),
     ),
@@ -81,7 +81,7 @@ MACHINES = {
         183,
         {257: 8, 260: 8, **dict.fromkeys(_WORDS, 4)},
         _aarch64,
-        slot=struct.pack("<II", 0x58000050, 0xD61F0200),  # ldr x16, 8 bytes on; br x16
+        slot=struct.pack("<II", 0x58000050, 0xD61F0200),  # ldr x16, from 8 bytes later; br x16
         calls=dict.fromkeys(_BRANCHES, 0),
         reads=frozenset({311, 312}),
         flushes=True,

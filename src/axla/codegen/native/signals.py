@@ -24,11 +24,11 @@ _FUNCTIONS = GlueFunctions()
 
 
 def emit(m: GlueModule) -> None:
-    """Adds the monitor, and what runs and polls call."""
+    """Adds the function of the monitor thread, and the functions that runs and polls call."""
     m.variable("main_thread", "i64")  # thread_id() of Python's main thread
     m.variable("main_run", "ptr", "null")  # the innermost long run of the main thread; under the memory lock
     m.variable("monitor_state", "i32")  # 1: it runs
-    m.variable("forks", "i32")  # from the first process to this one
+    m.variable("forks", "i32")  # the number of forks from the first process to this one
     _FUNCTIONS.emit(m)
 
 
@@ -46,8 +46,8 @@ def _monitor(f: GlueFunction, unused: Ssa) -> None:
         idle.store(idle.load("i64") + 1)
         with f.if_(idle.load("i64").le(_IDLE), likely=True):
             loop.again()
-        # A run sets main_run before it looks at the state, here it is the other way round: one of the two
-        # sees the other.
+        # A run sets main_run before it reads the state. The monitor clears the state before it reads
+        # main_run. So at least one of the two sees what the other wrote.
         state.atomic("xchg", f.i32(0))
         with (
             f.if_(f.glob("main_run").load("ptr", "seq_cst").ne(0)),
@@ -72,19 +72,21 @@ def _begin(f: GlueFunction, run: Ssa) -> None:
 @_FUNCTIONS("main_run_end", "void", "run:ptr")
 def _end(f: GlueFunction, run: Ssa) -> None:
     with f.if_(f.glob("main_run").load("ptr").eq(run)):
-        f.call("void", "memory_acquire")  # the monitor must not write to a run that is gone
+        f.call("void", "memory_acquire")  # the monitor must not write to a run that has ended
         f.glob("main_run").store(run.get(RUN, "outer"))
         f.call("void", "memory_release")
 
 
 @_FUNCTIONS("poll", "i32", "frame:ptr", exported=True)
 def _poll(f: GlueFunction, frame: Ssa) -> None:
-    """Whether a run is to stop: 0 or a code. Called when its flags are not 0."""
+    """Returns the code with which a run must stop, or 0 if it continues. Called when the flags of the run are
+    not 0.
+    """
     flags = frame.get(FRAME, "cancel")
     code = flags.load("i32", "monotonic")
     f.guard(code.ne(0), code)
     worker = f.call("i64", "thread_id").ne(f.glob("main_thread").load("i64"))
-    f.guard(worker, f.i32(0))  # the main thread will look
+    f.guard(worker, f.i32(0))  # the main thread will check
     look = flags.at(LOOK)
     f.guard(look.load("i32", "monotonic").eq(0), f.i32(0))
     look.store(f.i32(0), "monotonic")

@@ -7,20 +7,21 @@ from __future__ import annotations
 from axla.program.abi import CField, Struct
 
 # Record.flags
-EXTERNAL = 1  # the memory is somebody else's: never written in place
+EXTERNAL = 1  # axla does not own the memory: it is never written in place
 # Program.flags
-LONG_RUNNING = 1  # releases the interpreter lock
+LONG_RUNNING = 1  # its runs release the interpreter lock
 SINGLE_RESULT = 2  # the result is an array, not a tuple
-DONATES = 4  # some result takes the place of a parameter
+DONATES = 4  # a result takes over the memory of a parameter
 EFFECTS = 8  # calls functions that may see in which order runs are started
 # Record.ready
 PENDING, READY, FAILED = 0, 1, 2
-AWAITED = -1  # pending, and somebody sleeps on the field
-# What an event of a record adds to Record.refs, above the counts of arrays, runs and exports.
+AWAITED = -1  # pending, and a thread sleeps on the field
+# The number that each event of a record adds to Record.refs; it is above the counts of arrays, runs and
+# exports.
 WATCHED = 1 << 20
-# Record.flags: the number of the memory of its device, above the others
+# Record.flags: the first bit of the number of the device's memory that the record is in.
 MEMORY_SHIFT = 8
-# Behind the cancel flag of a run in this process: whether its thread, the main one, is to look for signals.
+# Offset in bytes from a run's cancel flag to a flag that asks the main thread to check for signals.
 LOOK = 4
 
 
@@ -154,7 +155,7 @@ GRID = Struct(
     CField("clash", "i64", "1 + the rendezvous to which members came for different collectives"),
 )
 
-# States of participants; n: it waits in rendezvous n - 1 of the grid.
+# States of participants. A positive n means that it waits in rendezvous n - 1 of the grid.
 NOT_BEGUN, ENDED, WAITS, RUNS = 0, -1, -2, -3
 
 PEERS = Struct(

@@ -27,7 +27,7 @@ def emit(m: GlueModule) -> None:
 
 @_FUNCTIONS("tasks_run", "ptr", "tasks:ptr")
 def _run(f: GlueFunction, tasks: Ssa) -> None:
-    """The main function of a thread."""
+    """The main function of a thread: runs tasks until the list is empty."""
     with f.while_loop() as loop:
         f.call("void", "tasks_acquire")
         task = tasks.get(_LIST, "first")
@@ -62,7 +62,7 @@ def _hand_over(f: GlueFunction, function: Ssa, data: Ssa) -> None:
     f.call("void", "tasks_release")
     f.guard(more ^ 1)
     with f.if_(f.call("i32", "thread_start", f.glob("tasks_run"), tasks).ne(0), likely=False):
-        f.call("ptr", "tasks_run", tasks)  # there is no thread: the caller is one
+        f.call("ptr", "tasks_run", tasks)  # no thread could be started: the caller runs the tasks
     f.ret()
 
 

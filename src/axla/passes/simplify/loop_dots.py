@@ -169,7 +169,7 @@ class _Batching:
 
     @classmethod
     def of(
-        cls, loop: Loop, trips: int, effectful: Container[Computation], session: rewrite.RuleRun | None
+        cls, loop: Loop, trips: int, effectful: Container[Computation], session: rewrite.RuleSession | None
     ) -> _Batching:
         known = set(invariants(loop, effectful).work)
         bound = rewrite.control_bound(loop.body)

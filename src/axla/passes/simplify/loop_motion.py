@@ -126,7 +126,7 @@ def invariants(loop: Loop, effectful: Container[Computation]) -> Invariants:
     return found
 
 
-def _moved(loop: Loop, effectful: Container[Computation], session: rewrite.RuleRun) -> list[Instruction]:
+def _moved(loop: Loop, effectful: Container[Computation], session: rewrite.RuleSession) -> list[Instruction]:
     """The invariant values of the body that are worth carrying."""
     body, found = loop.body, invariants(loop, effectful)
     effects = (inst for inst in body.instructions if has_effect(inst, effectful))

@@ -104,7 +104,7 @@ def _forward_unchanged(loop: Loop, session: rewrite.RuleRun) -> None:
             rewrite.sweep(computation, (user,))
 
 
-def _decide_tests(loop: Loop, session: rewrite.RuleRun) -> None:
+def _decide_tests(loop: Loop, session: rewrite.RuleSession) -> None:
     """Replaces comparisons in the body whose result follows from the condition of the loop."""
     known: list[tuple[int, Compare, Instruction]] = []
     stack = [loop.condition.root]

@@ -16,7 +16,7 @@ from axla.cpu.timed import row_of
 from axla.ir.graph import Module
 from axla.lowering.pipeline import optimize, program_of
 from axla.passes import driver
-from axla.passes.rewrite import RuleRun
+from axla.passes.rewrite import RuleSession
 from axla.passes.steps import Pass, Step
 from axla.program.program import Program
 from axla.program.steps import KernelStep
@@ -43,12 +43,12 @@ class _Watch(driver.Observer):
         self.states = states
         self._start = 0
 
-    def wants(self, step: Pass, module: Module, session: RuleRun) -> bool:
+    def wants(self, step: Pass, module: Module, session: RuleSession) -> bool:
         session.fired = []
         self._start = time.perf_counter_ns()
         return True
 
-    def ran(self, step: Pass, module: Module, session: RuleRun, changed: bool) -> None:
+    def ran(self, step: Pass, module: Module, session: RuleSession, changed: bool) -> None:
         if changed:
             self.states.add(str(step), time.perf_counter_ns() - self._start, session.fired or ())
 

@@ -1,15 +1,15 @@
 """The differences of operating systems: memory for code, pages, threads, waiting, clocks, object formats.
 
-`posix.py` has what Linux and macOS share, the other files one system each. `HERE` is the file of this one; a
-file has
+`posix.py` has the functions that Linux and macOS share; each other file is for one system. `HERE` is the
+module of the running system. Each module has
 
     TRIPLE, FEATURES         of LLVM, for objects that run here; `{}` stands for the machine
     NEEDED                   functions of the system that any object may call
     library()                the C library
-    address(name)            of a function of the C library or of the system
+    address(name)            the address of a function of the C library or of the system
     Pages(bytes)             memory: `address`, `view` to fill it, `protect(start, end, code)`
     flush(address, bytes)    lets the cache of instructions see what was written
-    at_fork(addresses)       has functions called before a fork, and after it in parent and child
+    at_fork(addresses)       registers functions to call before a fork, and after it in parent and child
     emit(module)             adds these functions of the glue:
 
     void futex_wait(ptr, i32)           sleeps while the word at the address has the value; may wake early
@@ -17,9 +17,9 @@ file has
     void futex_wake(ptr, i64)           wakes so many of those that sleep there, or all
     i32 thread_start(ptr, ptr)          runs a function of one pointer in a thread without signals; 0: it does
     i64 thread_id()                     what Python calls threading.get_ident()
-    void sleep(i32)                     microseconds
+    void sleep(i32)                     sleeps for so many microseconds
     void yield()                        lets another thread have the core
-    i64 now()                           nanoseconds of the monotonic clock
+    i64 now()                           the monotonic clock, in nanoseconds
     ptr pages_new(i64)                  zeroed pages, or null
     void pages_free(ptr, i64)
     ptr block_new(i64)                  memory at a multiple of 64, or null
@@ -46,18 +46,18 @@ _SAME = {"amd64": "x86_64", "arm64": "aarch64"}
 
 
 def machine() -> str:
-    """The processor's architecture, by LLVM's name."""
+    """The processor's architecture, by LLVM's name for it."""
     found = platform.machine().lower()
     return _SAME.get(found, found)
 
 
 def triple() -> str:
-    """The triple of objects that run here."""
+    """The LLVM triple of objects that run in this process."""
     return HERE.TRIPLE.format(machine())
 
 
 def runs(other: str) -> bool:
-    """Whether objects for a triple run here."""
+    """Whether objects for the triple `other` run in this process."""
     found, here = other.split("-"), triple().split("-")
     apart = "apple" in found + here and found[1:2] != here[1:2]
     return found[0] == here[0] and here[2] in found and not apart

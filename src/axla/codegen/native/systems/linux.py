@@ -17,11 +17,13 @@ TRIPLE, FEATURES, NEEDED = "{}-unknown-linux-gnu", (), ()
 _MONOTONIC, _SET_MASK, _ANONYMOUS, _ADVISE_HUGE, _ADVISE_SMALL = 1, 2, 0x20, 14, 15
 _FUTEX = {"x86_64": 202, "aarch64": 98}
 _WAIT, _WAKE = 128, 129  # private futexes
-# From here: aligned to and advised for huge pages (a fault each 2 MB, not each 4 KB).
+# Blocks of at least this size are aligned to huge pages and advised for them: a page fault per 2 MB, not per
+# 4 KB.
 _HUGE = 4 * 1024 * 1024
 _HUGE_PAGE = 2 * 1024 * 1024
-# The first touch of a huge page takes 0.2 ms, a fifth of that of 512 small ones; where a virtual machine
-# has given it back to its host, 2 to 5 ms. Then so many blocks to come have small pages.
+# The first write to a huge page takes 0.2 ms, a fifth of the time for 512 small pages; where a virtual
+# machine has given the page back to its host, 2 to 5 ms. If two writes take more than twice _DEAR
+# nanoseconds, the next _SMALL_BLOCKS blocks have small pages.
 _DEAR, _SMALL_BLOCKS = 400_000, 64
 _PAGE = mmap.PAGESIZE  # 4 KB; 64 KB on some machines
 
@@ -36,7 +38,7 @@ def flush(start: int, size: int) -> None:
 
 
 def emit(m: GlueModule) -> None:
-    """Emits what the glue needs of Linux: futex, clock, signal mask, pages."""
+    """Emits the functions of the glue that depend on Linux: futex, clock, signal mask, pages."""
     posix.emit(m, clock=_MONOTONIC, set_mask=_SET_MASK)
     posix.map_pages(m, "pages_map", _ANONYMOUS)
     m.variable("pages_small", "i64")
@@ -81,7 +83,7 @@ def _pages_new(f: GlueFunction, size: Ssa) -> None:
     tail = extra - head
     with f.if_(tail.ne(0)):
         f.call("void", "pages_free", (start + length).cast("ptr"), tail)
-    block, small = start.cast("ptr"), f.glob("pages_small")  # a hint: threads may count it wrongly
+    block, small = start.cast("ptr"), f.glob("pages_small")  # a hint: updates by other threads may be lost
     left = small.load("i64")
     with f.if_(left.gt(0)):
         small.store(left - 1)

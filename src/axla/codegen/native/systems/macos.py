@@ -20,7 +20,7 @@ TRIPLE, NEEDED = "{}-apple-linux-gnu", ()
 FEATURES = ("+reserve-x18",) if platform.machine() == "arm64" else ()
 
 _MONOTONIC, _SET_MASK, _ANONYMOUS = 6, 3, 0x1000
-_COMPARE_AND_WAIT, _WAKE_ALL, _QUIET = 1, 0x100, 0x1000000  # of __ulock_wait and __ulock_wake
+_COMPARE_AND_WAIT, _WAKE_ALL, _QUIET = 1, 0x100, 0x1000000  # flags of __ulock_wait and __ulock_wake
 
 _FUNCTIONS = GlueFunctions()
 
@@ -31,14 +31,16 @@ def flush(start: int, size: int) -> None:
 
 
 def emit(m: GlueModule) -> None:
-    """Emits what the glue needs of macOS: waiting on addresses, clock, signal mask, pages."""
+    """Emits the functions of the glue that depend on macOS: waiting on addresses, clock, signal mask,
+    pages.
+    """
     posix.emit(m, clock=_MONOTONIC, set_mask=_SET_MASK)
     posix.map_pages(m, "pages_new", _ANONYMOUS)
     _FUNCTIONS.emit(m)
 
 
 def _wait(f: GlueFunction, place: Ssa, value: Ssa, microseconds: int) -> None:
-    """Emits a wait on an address; 0 microseconds: without limit."""
+    """Emits a wait on an address for so many microseconds; 0: without limit."""
     how = f.i32(_COMPARE_AND_WAIT | _QUIET)
     f.call("i32", "__ulock_wait", how, place, value.cast("i64"), f.i32(microseconds))
 
@@ -55,7 +57,9 @@ def _futex_wait_briefly(f: GlueFunction, place: Ssa, value: Ssa) -> None:
 
 @_FUNCTIONS("futex_wake", "void", "address:ptr, count:i64", exported=True)
 def _futex_wake(f: GlueFunction, place: Ssa, count: Ssa) -> None:
-    """Wakes one waiting thread or all; those woken needlessly check again and sleep on."""
+    """Wakes one waiting thread, or all. Threads that are woken needlessly test their condition and sleep
+    again.
+    """
     one = f.i32(_COMPARE_AND_WAIT | _QUIET)
     how = f.select(count.eq(1), one, one | _WAKE_ALL)
     f.call("i32", "__ulock_wake", how, place, f.i64(0))

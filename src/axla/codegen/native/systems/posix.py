@@ -1,4 +1,4 @@
-"""Functions that Linux and macOS share; each system calls them with its constants."""
+"""Functions that Linux and macOS share; the file of each system calls them with its constants."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ def address(name: str) -> int:
 
 
 class Pages:
-    """Memory for code; it is unmapped with this object."""
+    """Memory for code; it is unmapped when this object is freed."""
 
     def __init__(self, size: int) -> None:
         try:
             self._memory = mmap.mmap(-1, max(size, 1), mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         except OSError as error:
-            raise OutOfMemory(f"{size} bytes of code and constants: {error.strerror}") from error
+            raise OutOfMemory(f"cannot map {size} bytes for code and constants: {error.strerror}") from error
         self._anchor = c.c_char.from_buffer(self._memory)
         self.address, self.view = c.addressof(self._anchor), memoryview(self._memory)
 
@@ -41,18 +41,20 @@ class Pages:
         protect = library().mprotect
         protect.argtypes = [c.c_void_p, c.c_size_t, c.c_int]
         if end > start and protect(self.address + start, end - start, _READ | _EXECUTE * code):
-            raise UnsupportedError(f"mprotect refuses code: error {c.get_errno()}")
+            raise UnsupportedError(f"mprotect cannot protect code: error {c.get_errno()}")
 
 
 def at_fork(addresses: Sequence[int]) -> None:
-    """Registers handlers: before a fork, after it in the parent, and in the child."""
-    # glibc has the former in its static part only.
+    """Registers the addresses of three handlers: one is called before a fork, one after it in the parent, and
+    one after it in the child.
+    """
+    # glibc has pthread_atfork only in its static library.
     register = getattr(library(), "pthread_atfork", None) or library()["__register_atfork"]
     register(*map(c.c_void_p, addresses), None)
 
 
 def map_pages(m: GlueModule, name: str, anonymous: int) -> None:
-    """Adds a function that maps pages."""
+    """Adds a function, `name`, that maps zeroed pages; `anonymous` is the system's MAP_ANONYMOUS."""
     f = m.function(name, "ptr", "size:i64")
     rights, kind = f.i32(_READ | _WRITE), f.i32(_PRIVATE | anonymous)
     base = f.call("ptr", "mmap", f.null(), f.params["size"], rights, kind, f.i32(-1), f.i64(0))
@@ -60,7 +62,9 @@ def map_pages(m: GlueModule, name: str, anonymous: int) -> None:
 
 
 def emit(m: GlueModule, *, clock: int, set_mask: int) -> None:
-    """Adds all functions except `pages_new` and those that wait."""
+    """Adds the functions of the glue that Linux and macOS share: all except `pages_new` and those that
+    wait.
+    """
     f = m.function("pages_free", "void", "block:ptr, size:i64")
     f.call("i32", "munmap", *f.params.values())
     f.ret()

@@ -33,7 +33,7 @@ def _libraries() -> list[Any]:
 
 
 def address(name: str) -> int:
-    """The address of a function of the C library or of Windows; AttributeError without one."""
+    """The address of a function of the C library or of Windows; AttributeError if there is none."""
     for one in _libraries():
         found = getattr(one, name, None)
         if found is not None:
@@ -46,13 +46,13 @@ def _call(name: str, result: Any, *arguments: Any) -> Any:
 
 
 class Pages:
-    """Memory for code; it is unmapped with this object."""
+    """Memory for code; it is unmapped when this object is freed."""
 
     def __init__(self, size: int) -> None:
         asked = c.c_void_p(), c.c_size_t(max(size, 1)), c.c_uint32(_TAKE), c.c_uint32(_READ_WRITE)
         self.address = _call("VirtualAlloc", c.c_void_p, *asked) or 0
         if not self.address:
-            raise OutOfMemory(f"{size} bytes of code and constants: VirtualAlloc has none")
+            raise OutOfMemory(f"cannot map {size} bytes for code and constants: VirtualAlloc failed")
         self._free = c.CFUNCTYPE(c.c_int, c.c_void_p, c.c_size_t, c.c_uint32)(address("VirtualFree"))
         memory = (c.c_char * max(size, 1)).from_address(self.address)
         self.view = memoryview(memory).cast("B")
@@ -102,7 +102,9 @@ def _futex_wait_briefly(f: GlueFunction, place: Ssa, value: Ssa) -> None:
 
 @_FUNCTIONS("futex_wake", "void", "address:ptr, count:i64", exported=True)
 def _futex_wake(f: GlueFunction, place: Ssa, count: Ssa) -> None:
-    """Wakes one waiting thread or all; those woken needlessly check again and sleep on."""
+    """Wakes one waiting thread, or all. Threads that are woken needlessly test their condition and sleep
+    again.
+    """
     with f.if_(count.eq(1)):
         f.call("void", "WakeByAddressSingle", place)
     with f.if_(count.ne(1)):
