@@ -40,11 +40,11 @@ class Observer:
 
     pipeline = "cpu"
 
-    def wants(self, step: Pass, module: Module, session: rewrite.RuleRun) -> bool:
+    def wants(self, step: Pass, module: Module, session: rewrite.RuleSession) -> bool:
         """Called before a pass runs. Returns whether to run it; a required pass runs anyway."""
         return True
 
-    def ran(self, step: Pass, module: Module, session: rewrite.RuleRun, changed: bool) -> None:
+    def ran(self, step: Pass, module: Module, session: rewrite.RuleSession, changed: bool) -> None:
         """Called after a pass has run. `changed` says whether it changed the module."""
 
 

@@ -200,7 +200,7 @@ def _select(inst: Instruction) -> None:
     computation.remove(inst)
 
 
-def _forward_common(inst: Instruction, session: rewrite.RuleRun) -> None:
+def _forward_common(inst: Instruction, session: rewrite.RuleSession) -> None:
     """Replaces results of a conditional that are the same in every branch by their value."""
     computation = inst.computation
     if inst.shape.is_array:
@@ -241,7 +241,7 @@ def _common(inst: Instruction, given: list[Instruction]) -> Instruction | None:
     return found.pop() if len(found) == 1 else None
 
 
-def _take_less(inst: Instruction, session: rewrite.RuleRun) -> None:
+def _take_less(inst: Instruction, session: rewrite.RuleSession) -> None:
     """Removes elements of operands that a branch does not read, and creates constants inside the branch."""
     computation, module = inst.computation, inst.computation.module
     op, operands = op_of(inst, Conditional), list(inst.operands)

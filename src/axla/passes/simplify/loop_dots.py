@@ -163,7 +163,7 @@ class _Batching:
     bound: Container[Instruction]
     held: int
     """The size in bytes of the arrays that the loop carries."""
-    session: rewrite.RuleRun | None
+    session: rewrite.RuleSession | None
     moved: list[Instruction] = field(default_factory=list)
     """The instructions to compute before the loop."""
 

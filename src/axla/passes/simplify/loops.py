@@ -64,7 +64,7 @@ def _keep_effects(loop: Loop, made: While, effectful: set[Computation]) -> None:
             effectful.add(new)
 
 
-def _is_removed(inst: Instruction, effectful: Container[Computation], session: rewrite.RuleRun) -> bool:
+def _is_removed(inst: Instruction, effectful: Container[Computation], session: rewrite.RuleSession) -> bool:
     """Replaces a loop by its operand if the body returns its parameter; returns whether it did. As in XLA, a
     loop without side effects is assumed to end.
     """
@@ -80,7 +80,7 @@ def _is_removed(inst: Instruction, effectful: Container[Computation], session: r
     return True
 
 
-def _spread_root(inst: Instruction, session: rewrite.RuleRun) -> None:
+def _spread_root(inst: Instruction, session: rewrite.RuleSession) -> None:
     """Replaces a root that is a loop by a tuple of the loop's elements, if one of them does not change."""
     op, (start,), shape = op_of(inst, While), inst.operands, inst.shape
     if type(start.op) is not Tuple or type(op.body.root.op) is not Tuple or shape is not start.shape:
@@ -93,7 +93,7 @@ def _spread_root(inst: Instruction, session: rewrite.RuleRun) -> None:
     inst.computation.set_root(Tuple()(*parts))
 
 
-def _forward_unchanged(loop: Loop, session: rewrite.RuleRun) -> None:
+def _forward_unchanged(loop: Loop, session: rewrite.RuleSession) -> None:
     """After a loop, replaces the elements that the loop does not change by their initial values."""
     computation = loop.inst.computation
     unchanged = set(loop.unchanged)
