@@ -252,7 +252,7 @@ def test_donation_at_compile_time(compiled):
         weights, change = axla.device_put(W), axla.device_put(C)
         assert arrays(compiled(text, donate=donate).execute([weights, change]))[0] == [5, 6, 11]
         assert (weights.is_deleted, change.is_deleted) == (False, bool(donate))
-    with pytest.raises(axla.InvalidArgument, match="donate names array 7; the parameters have 2"):
+    with pytest.raises(axla.InvalidArgument, match="donate names parameter 7; there are 2"):
         compiled(text, donate=[7])
 
 
@@ -260,7 +260,7 @@ def test_donation_of_one_run(compiled):
     step, weights, change = compiled(STEP), axla.device_put(W), axla.device_put(C)
     with pytest.raises(axla.InvalidArgument, match=r"\(change\): only an Array can be donated, not ndarray"):
         step.execute([W, C], donate=[1])
-    with pytest.raises(axla.InvalidArgument, match="donate names array 2; the parameters have 2"):
+    with pytest.raises(axla.InvalidArgument, match="donate names parameter 2; there are 2"):
         step.execute([weights, change], donate=[2])
     with pytest.raises(axla.InvalidArgument, match="wanted f32"):
         step.execute([W[:2], change], donate=[1])

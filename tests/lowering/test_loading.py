@@ -311,7 +311,7 @@ def test_code_is_bounded_by_the_text():
         + "\n"
         + body[end:].replace(f"to_apply=%{called}", f"to_apply=%{last}", 1)
     )
-    with pytest.raises(VerifyError, match="more than 4000 instructions"):
+    with pytest.raises(VerifyError, match="over 4000 instructions"):
         load_program(text, segment, target)
 
 

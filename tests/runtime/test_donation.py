@@ -99,7 +99,7 @@ def test_donation_by_call(increment):
     (y,) = increment.execute([x, other], donate=[1])
     assert other.is_deleted and n.memory.in_use < before
     assert np.array_equal(np.asarray(y), X + 1)
-    with pytest.raises(InvalidArgument, match=r"donate names array 7; the parameters have 2"):
+    with pytest.raises(InvalidArgument, match=r"donate names parameter 7; there are 2"):
         increment.execute([y, X], donate=[7])
     with pytest.raises(
         InvalidArgument, match=r"parameter 1 \(other\): only an Array can be donated, not ndarray"

@@ -52,7 +52,7 @@ def donate_parameters(module: Module, donate: Sequence[int]) -> None:
     given = {(a.parameter, a.index) for a in aliases}
     for number in dict.fromkeys(donate):
         if not 0 <= number < len(leaves):
-            raise InvalidArgument(f"compile: donate names array {number}; the parameters have {len(leaves)}")
+            raise InvalidArgument(f"compile: donate names parameter {number}; there are {len(leaves)}")
         parameter, index, shape = leaves[number]
         if (parameter, index) in given:
             continue

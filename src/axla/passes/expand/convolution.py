@@ -45,14 +45,11 @@ spatial dimension.
 """
 
 PATCHES = 2
+"""Patches become a dot if there are at most PATCHES times as many positions as output features."""
+EDGE = 8
 """The most padding of the last spatial dimension that a kernel handles itself, and only for windows of at
 most 2 * EDGE + 1 elements. Other padding is written to memory, since a kernel has code for each position at
 which the window covers padding.
-"""
-EDGE = 8
-"""The most padding of the last spatial dimension that a kernel handles itself; a wider window may reach past
-only one edge. Otherwise the padding is written to memory, since a kernel emits code for each position at
-which the window sees padding.
 """
 ROW_BYTES = 1 << 20
 """The most bytes of a row of the image for which a kernel handles padding itself."""

@@ -97,8 +97,7 @@ class _Padder:
                 computation.remove(inst)
         _drop_edges_of_removed(computation)
 
-    # -- Parameters and result of the entry
-    # --------------------------------------------------------------------
+    # Parameters and result of the entry
 
     def enter(self) -> None:
         """Gives parameters static shapes, and adds parameters for the actual sizes."""
@@ -191,8 +190,7 @@ class _Padder:
             return Sized(value)
         raise UnsupportedError(f"{inst!r}: an operand that is a tuple with dynamic sizes is not supported")
 
-    # -- Arguments and results of called computations
-    # ---------------------------------------------------------
+    # Arguments and results of called computations
 
     def packed(
         self, value: PaddedValue, shape: AnyShape, sizes_out: list[Instruction] | None = None

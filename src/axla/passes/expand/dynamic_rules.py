@@ -260,7 +260,7 @@ def _scatter(inst: Instruction, operands: Sequence[Sized]) -> Result:
     return several(found, inputs[0].sizes)
 
 
-# Sizes
+# Ops that read or set sizes
 
 
 def _get_size(inst: Instruction, operands: Sequence[Sized]) -> Sized:

@@ -1,5 +1,5 @@
-"""Rewrites programs with manual regions (JAX's shard_map) as the program of one partition. Their shapes are
-those of whole arrays outside of regions, and of parts inside.
+"""Rewrites programs with manual regions (JAX's shard_map) as the program of one partition. The shapes of such
+programs are those of whole arrays outside of regions, and of parts inside.
 
 Outside of regions every partition computes everything, on whole arrays (`partition` handles programs without
 regions). At the beginning of a region, and for sharded results, a partition takes its part of an array. At

@@ -76,7 +76,7 @@ class Shardings:
         if name not in self.meshes:
             raise VerifyError(f"the sharding {text} names an unknown mesh @{name}")
         mesh = self.meshes[name]
-        if mesh.startswith("[], "):  # of no axes and one device
+        if mesh.startswith("[], "):  # a mesh without axes, with one device
             return Sharding(int(mesh.partition("device_ids=")[2].strip("()")))
         return read_sharding(f"mesh{mesh}, {rest}")
 

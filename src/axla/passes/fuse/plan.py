@@ -112,7 +112,7 @@ class _Planner:
     def of(self, inst: Instruction) -> list[FusionCluster]:
         return self.member_of.get(inst, [])
 
-    # -- From results to parameters --
+    # From results to parameters
 
     def visit_all(self) -> None:
         for inst in reversed(self.order):
@@ -236,7 +236,7 @@ class _Planner:
                     del cluster.members[user]
                     cluster.operands[user] = None
 
-    # -- Kernels with several roots --
+    # Kernels with several roots
 
     def add_root(self, inst: Instruction, readers: Readers) -> bool:
         """Makes `inst` an additional result of a kernel that reads it; returns whether a kernel could take
@@ -344,7 +344,7 @@ class _Planner:
         self.budget -= len(seen)
         return "the search for a cycle took too long" if left < 0 else None
 
-    # -- Kernels that read the same array --
+    # Kernels that read the same array
 
     def merge_siblings(self) -> None:
         for operand in self.order:
@@ -434,7 +434,7 @@ class _Planner:
         self.clusters[other.number] = kept
         self.crosses(kept.first, kept.last)
 
-    # -- Reshapes that are read instead of computed --
+    # Reshapes that are read instead of computed
 
     def trim(self) -> None:
         """Removes reshapes of operands from kernels: outside of kernels they cost nothing, and the kernel

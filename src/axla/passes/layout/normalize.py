@@ -186,7 +186,7 @@ def _each(
 
 
 def _redirect(old: Instruction, users: Sequence[Instruction], was_root: bool, new: Instruction) -> None:
-    """Makes `users` read `new` instead of `old`; also makes it the root if `old` was."""
+    """Makes `users` read `new` instead of `old`; makes `new` the root if `was_root`."""
     computation = old.computation
     for user in users:
         for number, operand in enumerate(user.operands):

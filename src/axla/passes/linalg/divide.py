@@ -1,6 +1,6 @@
 """Eigenvalues and eigenvectors of symmetric tridiagonal matrices by divide and conquer (Cuppen).
 
-A matrix is divided into diagonal blocks. Its coupling of two neighbouring blocks is subtracted first, as a
+A matrix is divided into diagonal blocks. The coupling of two neighbouring blocks is subtracted first, as a
 matrix of rank one. When both blocks are solved, with eigenvalues d, the two together are diag(d) + rho z z^T
 in the basis of their eigenvectors. The eigenvalues of that are the roots of
 

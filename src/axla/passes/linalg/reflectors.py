@@ -148,8 +148,8 @@ def times_q(a: XlaOp, taus: XlaOp, c: XlaOp, *, adjoint_of_q: bool = False) -> X
 
 
 def q_of(a: XlaOp, taus: XlaOp, columns: int, below: int = 0) -> XlaOp:
-    """The first `columns` columns of Q, the product of the reflectors stored in `a`. Their vectors begin
-    `below` rows under the diagonal.
+    """The first `columns` columns of Q, the product of the reflectors stored in `a`. The vectors of the
+    reflectors begin `below` rows under the diagonal.
     """
     if not taus.dims[2]:
         return mx.identity(a, a.dims[1], columns)

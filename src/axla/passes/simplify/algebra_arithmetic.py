@@ -359,7 +359,7 @@ def power_half(root: Instruction, x: Instruction, c: Instruction) -> Rewritten:
     # sqrt(-0.0) is -0.0, but pow(-0.0, 0.5) is 0.0; adding 0 makes the base 0.0
     base = x if is_never_negative(x) else hlo.Add()(x, full(root, 0))
     power = hlo.Sqrt()(base)
-    if exponent < 0:  # no product that overflows before it is inverted
+    if exponent < 0:  # two divisions, as the product base * sqrt(base) may overflow
         one = full(root, 1)
         power = hlo.Divide()(one if exponent == -0.5 else hlo.Divide()(one, base), power)
     elif exponent > 0.5:

@@ -45,7 +45,7 @@ def tuple_of_elements(root: Instruction, *operands: Instruction) -> Rewritten:
 
 @rule(While)
 def while_false(root: Instruction, start: Instruction) -> Rewritten:
-    """while(x), condition false => x"""
+    """while(x) => x, for a condition that is always false"""
     test = op_of(root, While).condition.root
     return start if type(test.op) is Constant and is_all(test, 0) else None
 

@@ -260,7 +260,7 @@ def broadcast_of_iota(root: Instruction[Broadcast], x: Instruction[Iota]) -> Rew
 
 @rule(Reshape, of=Iota)
 def reshape_of_iota(root: Instruction, x: Instruction[Iota]) -> Rewritten:
-    """reshape(iota()) => iota(), if the iota dimension keeps its size and what follows it"""
+    """reshape(iota()) => iota(), if the iota dimension and the number of elements after it stay the same"""
     dims, at, target = shape_of(x).dims, x.op.iota_dimension, shape_of(root).dims
     inner = prod(dims[at + 1 :])
     for place, size in enumerate(target):

@@ -45,7 +45,7 @@ def _is_passed_on(body: Computation, number: int) -> bool:
 
 class _Demand:
     """The values on which results and effects of a module depend. `carries` has the needed elements of loops,
-    as (body, number); `run` has the computations that run.
+    as pairs (body, element number); `run` has the computations that run.
     """
 
     def __init__(self, module: Module, whiles: list[Instruction], effectful: Container[Computation]) -> None:

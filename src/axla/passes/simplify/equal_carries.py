@@ -14,7 +14,9 @@ ROUNDS = 8
 
 
 def equal_carries(loop: Loop) -> dict[int, int]:
-    """Maps each element that always equals an earlier one to the number of that one."""
+    """Maps the number of each element that always equals an earlier element to the number of the
+    earlier one.
+    """
     begin: dict[Instruction, list[int]] = defaultdict(list)
     for number, value in enumerate(loop.init):
         begin[value].append(number)

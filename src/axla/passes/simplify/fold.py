@@ -57,7 +57,7 @@ time.
 """
 
 
-DEEPEST = 10  # nested loops
+DEEPEST = 10  # the most nested loops that are evaluated
 
 
 def constant_folding(module: Module) -> None:
@@ -198,8 +198,8 @@ def _may_run(inst: Instruction) -> bool:
 
 
 def _is_left(op: Op) -> bool:
-    """Whether an op is never folded: structural, a loop or call, a fusion or custom call, or cheap to compute
-    from nothing.
+    """Whether an op is never folded: structural ops, loops and calls, fusions, custom calls, and ops that
+    cost nothing in a kernel (`Op.free`).
     """
     made = op.structural or op.free and not op.passes_on
     return made or op.control or isinstance(op, Fusion | CustomCall | OptBarrier)

@@ -1,5 +1,4 @@
-"""Moves dots out of loops, behind them: dots that a loop only adds up, or only stores, become one dot after
-the loop.
+"""Moves dots after loops: dots that a loop only adds up, or only stores, become one dot after the loop.
 
 The gradient of a scan adds x[i]^T g[i] to the gradient of a matrix in each trip. The sum is one dot of all x
 and all g, which the loop stores. A dot of a value with an invariant matrix, stored in every trip, is a slice
