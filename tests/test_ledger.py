@@ -255,7 +255,7 @@ def test_goes_through_stablehlo_or_says_why(opcode):
     for op, shapes in OPS[opcode].samples():
         module = sample_module(op, shapes)
         if opcode in NOT_IN_STABLEHLO:
-            with pytest.raises(UnsupportedError, match="StableHLO has nothing for this op"):
+            with pytest.raises(UnsupportedError, match="StableHLO has no operation for this op"):
                 export_text(module)
             continue
         with asked_for("StableHLO", opcode):

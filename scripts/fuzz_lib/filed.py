@@ -56,8 +56,6 @@ class Files:
                 print(f"{where}: not reduced: {type(error).__name__}: {error}"[:300], flush=True)
 
     def _reduce(self, where: Path, failure: Failure) -> None:
-        from axla.tools.apart import Apart
-
         from .cases import case_of
         from .reducing import (
             arguments,
@@ -93,8 +91,7 @@ class Files:
         )
         if reduces:
             given = [(n, a) for (n, _), a in zip(parameter_leaves(small), left, strict=True)]
-            with Apart(seconds=40.0) as child:
-                small, text, donated = child.call(compiled_how, small, given, *asked)
+            small, text, donated = compiled_how(small, given, *asked)
             donate_parameters(small, donated)
             if text:
                 (where / "compiled.py").write_text(text)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import random
 import shutil
 import tempfile
@@ -159,7 +160,18 @@ def some_target(draw: random.Random) -> CpuTarget:
     return found
 
 
-LATEST: dict[str, Any] = {}
+class Latest(dict[str, Any]):
+    """A dictionary that is also kept in a `file`, if one is given: the process may end."""
+
+    file: Path | None = None
+
+    def __setitem__(self, key: str, value: Any) -> None:
+        super().__setitem__(key, value)
+        if self.file is not None:
+            self.file.write_bytes(pickle.dumps(dict(self)))
+
+
+LATEST = Latest()
 """Of the last compilation: the "target" that was drawn, the "flags", which parameters were to "donate", and
 the "module", where it has more control edges than the case.
 """

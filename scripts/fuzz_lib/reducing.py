@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import pickle
 import random
 import traceback
 from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -82,12 +86,32 @@ def compiled_how(
     """The last compilation of a failing oracle: the module with the control edges that it added, a file for
     `--load` with the target and the flags ("" for this machine without any), and the donated parameters.
     """
-    from .oracles import LATEST, loading
+    with TemporaryDirectory() as folder, Apart(seconds=40.0) as child:
+        file = Path(folder) / "latest"
+        with suppress(Ended):
+            child.call(asked_noting, file, module, given, oracle, seed, family, why)
+        return noted(file, module)
+
+
+def asked_noting(file: Path, *question: Any) -> None:
+    """Asks an oracle, in this process; keeps in a file how it compiled, as the process may end."""
+    from .oracles import LATEST
 
     LATEST.clear()
-    asked(module, given, oracle, seed, family, why)
-    text = loading(LATEST.get("target"), LATEST.get("flags", {}))
-    return LATEST.get("module", module), text, LATEST.get("donate", ())
+    LATEST.file = file
+    try:
+        asked(*question)
+    finally:
+        LATEST.file = None
+
+
+def noted(file: Path, module: Module) -> tuple[Module, str, tuple[int, ...]]:
+    """What such a file says about a module."""
+    from .oracles import loading
+
+    latest = pickle.loads(file.read_bytes()) if file.exists() else {}
+    text = loading(latest.get("target"), latest.get("flags", {}))
+    return latest.get("module", module), text, latest.get("donate", ())
 
 
 def twins(module: Module) -> tuple[str, ...]:

@@ -166,14 +166,14 @@ MISTAKES = {
     "window_padding": lambda x: ops.ReduceWindowWithGeneralPadding(
         x, 0, scalars(x.builder, ops.Add), [2, 2], [1, 1], [], [], [(0, 0)]
     ),
-    "entries of stride": lambda x: ops.ConvWithGeneralPadding(
+    "stride has . entries": lambda x: ops.ConvWithGeneralPadding(
         x, random(3, 2), [1], [], preferred_element_type=F32
     ),
     "convolution_types": lambda x: ops.Conv(x, np.ones((3, 2)), [], PaddingType.VALID),
     "convolution_c1": lambda x: ops.ConvGeneral(
         x, random(3, 2), [1], [], ConvolutionDimensionNumbers(0, 2, [], 0, 1, [], 0, 1, [])
     ),
-    "wanted the number of each dimension once": lambda x: ops.ConvGeneral(
+    "each dimension must have a different number": lambda x: ops.ConvGeneral(
         x, x, [], [], ConvolutionDimensionNumbers(0, 0, [], 0, 1, [], 0, 1, [])
     ),
     "fft_c2": lambda x: ops.Fft(x, ops.FftType.FFT, [3]),

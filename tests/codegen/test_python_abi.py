@@ -23,7 +23,7 @@ REASONS = [
     ),
     (sys, "maxsize", 2**31 - 1, "runs on x86_64, aarch64 "),
     (sys, "platform", "sunos5", "runs on linux, darwin, win32 .this is sunos5.: use backend="),
-    (sysconfig, "get_config_var", lambda name: 1, "needs a CPython build with the interpreter lock"),
+    (sysconfig, "get_config_var", lambda name: 1, "need the interpreter lock"),
 ]
 
 

@@ -422,7 +422,7 @@ def test_reshape_of_a_dimension_of_at_most_one_element(of, to):
 def test_which_dimension_takes_a_size():
     text = "HloModule m\nENTRY e { p = f32[<=6] parameter(0)\n ROOT r = f32[<=3,<=2] reshape(p) }"
     for backend in ("interpreter", "cpu"):
-        with pytest.raises(UnsupportedError, match=r"dimensions \[0, 1\] of f32\[<=3,<=2\] takes the size"):
+        with pytest.raises(UnsupportedError, match=r"dimensions \[0, 1\]; set inferred_dimension"):
             axla.compile(axla.parse(text), backend=backend).execute([np.ones(5, np.float32)])
     text = text.replace("reshape(p)", "reshape(p), inferred_dimension=1").replace("<=3", "3")
     (found,) = agree(text, [np.arange(3, dtype=np.float32)])

@@ -182,7 +182,7 @@ def test_a_result_in_the_memory_of_an_operand(backend, library):
 
 @pytest.mark.parametrize("aliases, message", [
     ("{{0}: (0, {})}", "no subshape"),
-    ("{{}: (1, {})}", "aliases operand 1 of 1"),
+    ("{{}: (1, {})}", "names operand 1 of only 1 operands"),
     ("{{}: (0, {1})}", "no subshape"),
 ])  # fmt: skip
 def test_aliases_of_what_is_not_there(aliases, message):
@@ -198,7 +198,7 @@ def test_constraints_of_other_shapes():
     text = """ENTRY e {
     a = f32[3] parameter(0)
     ROOT r = f32[3] custom-call(a), custom_call_target="x", operand_layout_constraints={f32[4]{0}} }"""
-    with pytest.raises(axla.AxlaError, match=r"operand 0 is f32\[3\], its layout constraint is of f32\[4\]"):
+    with pytest.raises(axla.AxlaError, match=r"operand 0 is f32\[3\], but its layout constraint is f32\[4\]"):
         axla.compile(axla.parse(text))
 
 
@@ -293,17 +293,17 @@ def test_versions_are_honoured_or_refused(backend):
 
 
 def test_what_is_no_function_is_refused(tmp_path):
-    with pytest.raises(InvalidArgument, match="the library does not load"):
+    with pytest.raises(InvalidArgument, match="cannot load the library"):
         axla.register_custom_call("f", tmp_path / "nothing.so")
     with pytest.raises(InvalidArgument, match="the process has no symbol 'no_such_symbol'"):
         axla.register_custom_call("f", c.CDLL(None), symbol="no_such_symbol")
     for address in (0, -1, 1 << 64, c.c_void_p()):
         with pytest.raises(InvalidArgument, match="is not the address of a function"):
             axla.register_custom_call("f", address)
-    with pytest.raises(InvalidArgument, match="api='python' is of Python functions"):
+    with pytest.raises(InvalidArgument, match="api='python' is for Python functions"):
         axla.register_custom_call("f", 1 << 20, api="python")
     for path in ("nothing\0.so", "\udc80.so"):
-        with pytest.raises(InvalidArgument, match="the library does not load"):
+        with pytest.raises(InvalidArgument, match="cannot load the library"):
             axla.register_custom_call("f", path)
 
 

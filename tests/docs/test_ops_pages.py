@@ -71,7 +71,7 @@ def test_declarations_say_enough(opcode):
 def test_rules_are_those_of_the_code():
     refused = dict(rules(OPS["gather"]))
     assert refused["gather_c4"] == "collapsed_slice_dims=… must be sorted"
-    assert "must have one size" in refused["gather_i6"]
+    assert "must have the same size" in refused["gather_i6"]
     with pytest.raises(axla.AxlaError, match="gather_c1"):
         text = Example.of("gather").text.replace("slice_sizes={1,4}", "slice_sizes={1,5}")
         verify(axla.parse(text))

@@ -292,9 +292,15 @@ def test_bisect_compiles_for_the_target_that_an_oracle_drew(tmp_path):
             assert child.call(limits_here) == (target.name, target.limits)
 
 
-def test_bisect_is_told_what_an_oracle_donated():
+def how(tmp_path, module, oracle, seed):
+    """How an oracle compiled a module."""
+    reducing.asked_noting(tmp_path / "latest", module, [], oracle, str(seed), "", "")
+    return reducing.noted(tmp_path / "latest", module)
+
+
+def test_bisect_is_told_what_an_oracle_donated(tmp_path):
     case = case_from(ZERO, np.ones(4, np.float32))
-    found = [reducing.compiled_how(case.module, [], "donated", str(seed), "", "") for seed in range(6)]
+    found = [how(tmp_path, case.module, "donated", seed) for seed in range(6)]
     assert {donated for _, _, donated in found} == {(), (0,)} and not any(
         "TARGET" in text for _, text, _ in found
     )
@@ -309,14 +315,27 @@ ENTRY e { x = f32[4] parameter(0)
 
 def test_bisect_is_told_the_flags_and_control_edges_that_an_oracle_added(tmp_path):
     case, path = case_from(EDGES, np.ones(4, np.float32)), tmp_path / "compiled.py"
-    found = [reducing.compiled_how(case.module, [], "some-passes", str(seed), "", "") for seed in range(6)]
+    found = [how(tmp_path, case.module, "some-passes", seed) for seed in range(6)]
     edges = {any(i.extra.control_predecessors for i in module.entry.instructions) for module, _, _ in found}
     assert edges == {False, True}
-    for _, text, _ in found:
-        path.write_text(text)
-        with Apart(60.0, load=[str(path)]) as child:
-            current = child.call(flags.current)
-            assert current.verify and current.shuffle is not None and current.disable_hlo_passes
+    path.write_text(found[0][1])
+    with Apart(60.0, load=[str(path)]) as child:
+        current = child.call(flags.current)
+        assert current.verify and current.shuffle is not None and current.disable_hlo_passes
+
+
+def test_bisect_is_told_how_an_oracle_compiled_what_ends_the_process(tmp_path, monkeypatch):
+    class Ends(BaseException):
+        pass
+
+    def ends(*_, **__):
+        raise Ends
+
+    case = case_from(EDGES, np.ones(4, np.float32))
+    monkeypatch.setattr(oracles, "ran", ends)
+    with pytest.raises(Ends):
+        how(tmp_path, case.module, "some-passes", 0)
+    assert "axla_verify" in reducing.noted(tmp_path / "latest", case.module)[1]
 
 
 STALE = """

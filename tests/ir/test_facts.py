@@ -98,6 +98,6 @@ def test_effects_are_of_ops_that_have_one():
 
 
 def test_a_fact_that_there_is_not():
-    with pytest.raises(InvalidArgument, match="op nothing: there is no fact expansive"):
+    with pytest.raises(InvalidArgument, match="op nothing: expansive is not a fact"):
         op("nothing", expansive=True)(type("Nothing", (Op,), {}))
     assert "nothing" not in OPS

@@ -224,7 +224,7 @@ def test_they_are_listed_with_their_package(capsys):
 @pytest.mark.parametrize("name", ["odd", "misnamed"])
 def test_an_entry_point_gives_the_op_of_its_name(name):
     with pytest.raises(
-        axla.UnsupportedError, match=rf"op '{name}' of the package .* wanted what @op declares"
+        axla.UnsupportedError, match=rf"op '{name}' of the package .* must be the class that @op declared"
     ):
         declared(name)
 
@@ -235,7 +235,7 @@ def test_of_two_packages_with_one_name_the_first_is_taken(site, tmp_path_factory
     (other / "METADATA").write_text("Metadata-Version: 2.1\nName: other\nVersion: 1.0\n")
     (other / "entry_points.txt").write_text("[axla.ops]\ncut = elsewhere:Cut\n")
     monkeypatch.setattr(sys, "path", [*sys.path, str(other.parent)])
-    with pytest.warns(RuntimeWarning, match="is ops_of_a_test:Cut, and elsewhere:Cut as well"):
+    with pytest.warns(RuntimeWarning, match="ops_of_a_test:Cut is used, elsewhere:Cut is not"):
         assert declared("cut").__module__ == "ops_of_a_test"
 
 
@@ -295,7 +295,7 @@ STABLEHLO = """func.func @main(%x: tensor<4xf32>) -> tensor<TYPE> {
 @pytest.mark.parametrize(
     ("name", "config", "type", "message"),
     [
-        ("nothing", "", "4xf32", "axla.op.nothing: nothing declares this op, and no installed package"),
+        ("nothing", "", "4xf32", "axla.op.nothing: neither this process nor an installed package"),
         ("half", "", "4xf32", "op 'half' of the package ops-of-a-test 2.5 cannot be loaded"),
         ("cut", "", "4xf32", "cut takes 2 operands and attributes side, steps, .*; found 2 and none"),
         ("cut", 'side = "ABOVE", size = 1', "4xf32", "found 2 and side, size"),
@@ -303,7 +303,7 @@ STABLEHLO = """func.func @main(%x: tensor<4xf32>) -> tensor<TYPE> {
         ("cut", "side = 3", "4xf32", "the attribute side must be a string"),
         ("cut", 'side = "LEFT"', "4xf32", "expected one of BELOW, ABOVE, found 'LEFT'"),
         ("cut", 'side = "ABOVE, x"', "4xf32", "expected the end of the attribute side"),
-        ("cut", 'side = "ABOVE"', "5xf32", r"the result is f32\[5\].*, but cut gives f32\[4\]"),
+        ("cut", 'side = "ABOVE"', "5xf32", r"the result is f32\[5\].*, but cut infers f32\[4\]"),
         ("bare", "", "4xf32", "bare takes 1 operands and attributes none; found 2 and none"),
     ],
 )
@@ -452,7 +452,7 @@ def test_what_a_method_does_wrong_is_said_under_the_name_of_the_op(kind):
 
 def test_an_op_without_evaluate_says_so():
     op("unknown-value", operands="operand")(type("Other", (Elementwise,), {}))
-    with pytest.raises(axla.UnsupportedError, match="the interpreter does not implement unknown-value"):
+    with pytest.raises(axla.UnsupportedError, match="the interpreter cannot run unknown-value"):
         axla.check(of_one("unknown-value(x)"), "interpreter")
 
 
@@ -463,14 +463,14 @@ def annotated(**types):
 @pytest.mark.parametrize(
     ("cls", "opcode", "operands", "message"),
     [
-        (annotated(), "add", "x", "op add: it is declared already, by axla.hlo.elementwise"),
-        (annotated(), "New Op", "x", "op New Op: an opcode is small letters and digits"),
-        (annotated(), "new-op", "a? b", "op new-op: operands are different names, .* found 'a[?] b'"),
-        (annotated(), "new-op", "*a b", "op new-op: operands are different names"),
-        (annotated(), "new-op", "a a", "op new-op: operands are different names"),
-        (annotated(v=dict), "new-op", "x", "no text form for attributes of type <class 'dict'>"),
-        (annotated(opcode=int), "new-op", "x", "op new-op: opcode is not free as the name of an attribute"),
-        (type("Other", (Op,), {}), "new-op", "x", "op new-op: its class has no method infer"),
+        (annotated(), "add", "x", "op add: the module axla.hlo.elementwise has already"),
+        (annotated(), "New Op", "x", "op New Op: an opcode must be lower-case letters"),
+        (annotated(), "new-op", "a? b", "op new-op: operands must be different names, .* found 'a[?] b'"),
+        (annotated(), "new-op", "*a b", "op new-op: operands must be different names"),
+        (annotated(), "new-op", "a a", "op new-op: operands must be different names"),
+        (annotated(v=dict), "new-op", "x", "attributes of type <class 'dict'> have no text form"),
+        (annotated(opcode=int), "new-op", "x", "op new-op: an attribute cannot be called opcode"),
+        (type("Other", (Op,), {}), "new-op", "x", "op new-op: the class has no method infer"),
         (dict, "new-op", "x", "op new-op: <class 'dict'> is not a subclass of axla.ir.op.Op"),
     ],
 )

@@ -149,5 +149,5 @@ def test_one_long_sharding_for_many_leaves():
         "type": "OTHER", "tile_assignment_dimensions": [8000],
         "tile_assignment_devices": list(reversed(range(8000))),
     }  # fmt: skip
-    with pytest.raises(UnsupportedError, match="a sharding of 38903 characters for each of 8000 leaves"):
+    with pytest.raises(UnsupportedError, match="a sharding of 38903 characters is too long for 8000 leaves"):
         proto.read(proto.encode(message, "HloModuleProto"))

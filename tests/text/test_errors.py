@@ -14,7 +14,7 @@ from axla.text import parse_hlo
 
 WRONG = [
     ("HloModule m\nENTRY e { a = f32[] foo() }", 2, 21, "'foo' is not an opcode"),
-    ("ENTRY e { a = f32[] paramter(0) }", 1, 21, "did you mean parameter? (`axla ops` lists axla's, and those that"),
+    ("ENTRY e { a = f32[] paramter(0) }", 1, 21, "did you mean parameter? (`axla ops` lists those of axla and of"),
     ("HloModule m\nENTRY e { a = f32[] add(b) }", 2, 25, "no instruction 'b'"),
     ("ENTRY e { a = f32[] parameter(0)\n b = f32[] add(a) }", 2, 12, "add takes 2 operands, found 1"),
     ("ENTRY e { a = f32[] parameter(0)\n a = f32[] negate(a) }", 2, 2, "an instruction 'a' already"),

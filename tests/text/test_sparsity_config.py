@@ -45,7 +45,7 @@ def test_what_it_is_not(config):
 
 
 def test_the_message_says_what_is_wanted():
-    with pytest.raises(AxlaError, match=r"wanted as in \{lhs=\{sparsity=2x4"):
+    with pytest.raises(AxlaError, match=r"must be like \{lhs=\{sparsity=2x4"):
         axla.compile(axla.parse(TEXT.replace("CONFIG", "{lhs={sparsity=2x4}}")))
 
 

@@ -121,6 +121,51 @@ def test_a_kernel_is_named_with_its_emitter(verdict):
     assert found.emitter.startswith("axla.codegen.emit.")
 
 
+FAR = """
+from axla.codegen.index import Index
+from axla.codegen.walk import Elements
+
+Elements.start_index = lambda self, value, limit: Index(self.f, self.values.to_index(value), limit=limit + 1)
+"""
+
+
+def test_the_instruction_of_a_kernel_that_ends_the_process_is_named(verdict):
+    text = """HloModule m
+ENTRY e { x = f32[4096] parameter(0)
+  i = s64[] parameter(1)
+  y = f32[1024] parameter(2)
+  m = f32[4096] negate(x)
+  d = f32[1024] dynamic-slice(m, i), dynamic_slice_sizes={1024}
+  ROOT r = f32[1024] add(y, d) }"""
+    inputs = (
+        ("x", np.ones(4096, np.float32)),
+        ("i", np.asarray(-(1 << 40))),
+        ("y", np.ones(1024, np.float32)),
+    )
+    found = verdict(FAR, text, inputs=inputs, kinds=("ordinary",))
+    assert (found.culprit, found.outcome.kind) == (
+        "kernel",
+        "crash",
+    ) and "dynamic-slice(" in found.instruction
+
+
+OBJECTING = """
+from axla.core.errors import VerifyError
+from axla.program import verify
+
+def objecting(program):
+    raise VerifyError("the interface: an allocation of a parameter")
+
+verify.verify_program = objecting
+"""
+
+
+def test_a_plan_that_the_verifier_objects_to_is_a_fault_where_results_are_right(verdict):
+    found = verdict(OBJECTING)
+    assert (found.culprit, found.name) == ("memory", "the interface: an allocation of a parameter")
+    assert "by chance" in found.outcome.text
+
+
 WRITABLE = """
 from axla.analysis import coalesce as home
 

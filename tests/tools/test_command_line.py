@@ -451,7 +451,7 @@ def test_an_unknown_flag_without_a_verb_is_an_error(capsys):
 def test_ops_lists_ops_and_kinds_with_their_package(capsys):
     assert command.main(["ops"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert "sine                      axla  sin(x), x in radians, of any size" in lines
+    assert "sine                      axla  sin(x), x in radians of any magnitude" in lines
     assert any(line.split()[:3] == ["kind", "dot", "axla"] for line in lines)
 
 

@@ -161,6 +161,26 @@ ENTRY e {
     assert "control" not in small.to_string() and instruction_count(small) == 2
 
 
+def test_aliases_stay_with_results_and_parameters_that_are_needed():
+    text = """HloModule m, input_output_alias={ {1}: (2, {}, must-alias), {2}: (1, {}, may-alias) }
+ENTRY e {
+  p = f32[2] parameter(0)
+  q = f32[2] parameter(1)
+  r = f32[2] parameter(2)
+  a = f32[2] sine(p)
+  b = f32[2] cosine(r)
+  c = f32[2] tan(q)
+  ROOT t = (f32[2], f32[2], f32[2]) tuple(a, b, c)
+}"""
+
+    def must(module):
+        return has("cosine")(module) and any(alias.must for alias in module.config.aliases)
+
+    small = reduce(axla.parse(text), must)
+    assert instruction_count(small) == 2 and small.entry.root.opcode == "cosine"
+    assert [(a.output, a.parameter, a.must) for a in small.config.aliases] == [((), 0, True)]
+
+
 def test_carries_are_dropped_one_by_one():
     module = axla.parse(PROGRAM)
     made = list(shrink.carries(module))

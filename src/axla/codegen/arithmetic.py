@@ -84,7 +84,7 @@ class Reg:
 
     @property
     def known(self) -> bool:
-        """Whether it is a constant."""
+        """Whether the value is a constant."""
         return not self.ssa.text.startswith("%")
 
     @property
@@ -171,9 +171,7 @@ class Arithmetic:
         return getattr(self.lowering, what)(*args) if self.lowering is not None else None
 
     def has(self, capability: bool, x: Reg) -> bool:
-        """Whether a `capability` of the machine is available for the float type of x: none is for f64 on a
-        machine without f64.
-        """
+        """Whether the machine has `capability` for the float type of x; for f64, it must have f64 too."""
         return capability and (self.target.has_double or x.element != "double")
 
     def reg(self, ssa: Ssa) -> Reg:
@@ -185,7 +183,9 @@ class Arithmetic:
         return Reg(self, self.f.const(like.type, value))
 
     def pair(self, a: Reg | float, b: Reg | float) -> tuple[Reg, Reg]:
-        """Both operands as registers of one type: numbers become constants, single lanes are splatted."""
+        """Returns both operands as registers of one type: numbers become constants, single lanes are
+        splatted.
+        """
         if not isinstance(a, Reg):
             assert isinstance(b, Reg)
             return self.number(b, a), b
@@ -222,8 +222,8 @@ class Arithmetic:
     # -- multiply and add --------------------------------------------------------------------------------
 
     def fma(self, a: Reg | float, b: Reg | float, c: Reg | float) -> Reg:
-        """a * b + c; rounded once where the target has a single instruction for it, else twice. Never a
-        library call.
+        """Returns a * b + c, rounded once where the target has a single instruction for it, else twice. It is
+        never a library call.
         """
         like = next(v for v in (a, b, c) if isinstance(v, Reg))
         x, y, z = (v if isinstance(v, Reg) else self.number(like, v) for v in (a, b, c))
@@ -241,13 +241,13 @@ class Arithmetic:
         return total
 
     def two_sum(self, a: Reg, b: Reg) -> tuple[Reg, Reg]:
-        """The rounded sum and its exact error."""
+        """(the rounded sum, its exact error)."""
         total = a + b
         part = total - a
         return total, (a - (total - part)) + (b - part)
 
     def fast_two_sum(self, a: Reg, b: Reg) -> tuple[Reg, Reg]:
-        """The rounded sum and its exact error, for |a| >= |b|."""
+        """(the rounded sum, its exact error), for |a| >= |b|."""
         total = a + b
         return total, b - (total - a)
 
@@ -260,7 +260,7 @@ class Arithmetic:
         return high, a - high
 
     def two_product(self, a: Reg, b: Reg) -> tuple[Reg, Reg]:
-        """The rounded product and its exact error."""
+        """(the rounded product, its exact error)."""
         product = a * b
         if self.has(self.target.has_fma, a):
             return product, self.fma(a, b, -product)
@@ -318,7 +318,7 @@ class Arithmetic:
     def magic(self, x: Reg) -> float:
         """The constant 1.5 * 2**fraction.
 
-        Adding it to a small number rounds that to an integer, which is then in the low bits.
+        Adding it to a small number rounds the number to an integer, which is then in the low bits of the sum.
         """
         return 1.5 * 2.0 ** FRACTION[x.element]
 
@@ -356,7 +356,7 @@ class Arithmetic:
     # -- powers of two -----------------------------------------------------------------------------------
 
     def power_of_two(self, n: Reg) -> Reg:
-        """2**n for an integer register n, where the result is a normal number."""
+        """Computes 2**n for an integer register n, where the result is a normal number."""
         kind = _FLOAT_OF[n.element]
         return ((n + BIAS[kind]) << FRACTION[kind]).floats()
 
@@ -381,7 +381,8 @@ class Arithmetic:
     # -- functions of the module -------------------------------------------------------------------------
 
     def outlined(self, name: str, body: Callable[..., tuple[Reg, ...]], *args: Reg) -> tuple[Reg, ...]:
-        """`body(*args)` as a call of a function in the module, written once per name and operand types.
+        """Calls a function of the module that computes `body(*args)`; it is written once per name and operand
+        types.
 
         For long or rare code. The body may have branches and loops; it must depend on its operands only.
         """

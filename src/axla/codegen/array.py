@@ -76,7 +76,7 @@ class DenseArray:
         if self.dtype is not BF16 or offset.stride != 2 or self.values.f.module.byte_order != "little":
             return False
         if offset.offset % 2:
-            return offset.offset > 0  # else the first lane may be element 0, after half a word
+            return offset.offset > 0  # else the word of element 0 begins before the array
         return offset.divisor % 2 == 0 and prod(self.dims) % 2 == 0
 
     def _pairs(self, offset: Index) -> Ssa:

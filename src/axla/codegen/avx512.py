@@ -20,12 +20,12 @@ def applies(x: Reg) -> bool:
 
 
 def scalef(p: Reg, n: Reg) -> Reg:
-    """p * 2**floor(n), rounded once."""
+    """Computes p * 2**floor(n), rounded once."""
     return _masked("scalef", [p, n])
 
 
 def getexp(x: Reg) -> Reg:
-    """floor(log2 |x|); -inf for 0, inf for infinities."""
+    """Computes floor(log2 |x|); -inf for 0, inf for infinities."""
     return _masked("getexp", [x])
 
 
@@ -35,7 +35,7 @@ def getmant(x: Reg) -> Reg:
 
 
 def rsqrt14(x: Reg) -> Reg:
-    """1 / sqrt(x), exact to 14 bits."""
+    """Computes 1 / sqrt(x), exact to 14 bits."""
     return _call("rsqrt14", [x], None, masked=False)
 
 
@@ -52,7 +52,7 @@ def bfloat(x: Reg) -> Reg:
 
 
 def converts(x: Reg) -> bool:
-    """Whether `to_integers` takes registers like x."""
+    """Whether `to_integers` accepts registers like x."""
     return x.m.target.math.avx512 and (x.element, x.lanes) == ("float", 16)
 
 
@@ -63,7 +63,7 @@ def to_integers(x: Reg, nearest: bool) -> Reg:
     f, kind = x.m.f, vector("i32", 16)
     name = f"llvm.x86.avx512.mask.cvt{'' if nearest else 't'}ps2dq.512"
     f.module.declare(name, f"declare {kind} @{name}({x.type}, {kind}, i16, i32 immarg)")
-    rounding = f.const("i32", 4)  # the current mode
+    rounding = f.const("i32", 4)  # the current rounding mode
     return x.m.reg(f.call(kind, name, x.ssa, f.zero(kind), f.const("i16", -1), rounding))
 
 
@@ -92,7 +92,7 @@ def _call(operation: str, operands: list[Reg], immediate: int | None, masked: bo
 
 
 def _widened(x: Reg) -> Reg:
-    """x as the low lanes of 128 bits, where it has fewer."""
+    """Extends x to 128 bits, whose low lanes it becomes; returns x itself if it has no fewer bits."""
     f = x.m.f
     count = 128 // _WIDTH[x.element]
     if x.lanes >= count:

@@ -79,7 +79,7 @@ def _from_float(x: Reg, source: DType, target: DType, nearest: Reg | None) -> Re
     if target is F64:
         return x.cast("fpext", "double")
     if target is F32:
-        return x.cast("fptrunc", "float")  # the small types are f32 already
+        return x.cast("fptrunc", "float")  # values of smaller types are f32 in registers
     if source is F64:
         x = small_float.narrow_double(x)
     elif _contains(target, source):
@@ -100,7 +100,7 @@ def _contains(target: DType, source: DType) -> bool:
 
 
 def float_to_integer(x: Reg, target: DType, nearest: Reg | None = None) -> Reg:
-    """Converts to an integer: truncates and saturates; NaN gives 0. `nearest`: as for `convert`.
+    """Converts to an integer: truncates and saturates; NaN becomes 0. `nearest`: as for `convert`.
 
     In LLVM, fptosi and fptoui of values out of range are poison; a select that takes its other operand
     discards it.

@@ -1,4 +1,4 @@
-"""How a kernel function is called, and how the threads that run it share its work.
+"""The calling convention of kernel functions, and the division of their work among threads.
 
 A kernel's work is a range of *steps* of its outer index space. A CPU thread is called with such a range and
 runs it alone. On other devices several threads run a step together: each handles every n-th block of an inner
@@ -17,7 +17,8 @@ from axla.target.machine import Target
 
 
 class Distribution:
-    """A kernel function being written, with its calling convention and the way its threads share work.
+    """Writes a kernel function: its calling convention, and the division of its work among the threads that
+    run it.
 
     This class is for `i32 name(ptr frame, ptr args, i64 begin, i64 end)`: a thread runs a range of steps
     alone; 0 means success. `args` points to the addresses of the buffers.
@@ -28,7 +29,7 @@ class Distribution:
     """The number of threads that run a step together: a power of two."""
 
     def __init__(self, f: LlvmFunction, one_step: bool = False):
-        """`f` is the function to write; `one_step` says that the kernel has only step 0."""
+        """Writes into the function `f`; `one_step` says that the kernel has only step 0."""
         self.f, self.one_step = f, one_step
 
     @property

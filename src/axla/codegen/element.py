@@ -85,7 +85,7 @@ def reshape_index(index: Sequence[AnyIndex], result: Sequence[int], operand: Seq
     while r < len(result) or o < len(operand):
         r_end, o_end = r, o
         r_size = o_size = 1
-        while True:  # the smallest groups of equal size
+        while True:  # finds the smallest groups of equal size
             if r_size == o_size and (r_end > r or o_end > o):
                 break
             if r_end < len(result) and (r_size <= o_size or o_end == len(operand)):
@@ -167,8 +167,9 @@ def _pad(e: Elements, inst: Instruction[hlo.Pad], index: Indices) -> Value:
 def _every_other(
     e: Elements, inst: Instruction[hlo.Pad], index: Indices
 ) -> list[tuple[Value | None, Making]]:
-    """The simple cases of a `pad` whose last dimension has interior padding 1 and lies along the lanes, for
-    `where_inside`: all lanes read padding, or every other one does. Empty where they do not apply.
+    """Cases, for `where_inside`, of a `pad` whose last dimension has interior padding 1, where lanes run
+    along that dimension: either all lanes read padding, or every other lane does. Returns no cases for any
+    other `pad`.
     """
     (operand, padding), f, values = inst.operands, e.f, e.values
     *outer, last = index

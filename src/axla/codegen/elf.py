@@ -41,7 +41,7 @@ class Symbol(NamedTuple):
     name: str
     info: int
     other: int
-    section: int  # 0: it is not in this object
+    section: int  # 0: the symbol is not in this object
     value: int
 
     @property
@@ -73,7 +73,7 @@ class Elf:
             if kind != NOBITS and kind != 0 and offset + length > len(data):
                 self.refuse("a section lies outside the file")
             if align & (align - 1):
-                self.refuse(f"a section is aligned to {align}, not a power of two")
+                self.refuse(f"a section is aligned to {align} bytes, which is no power of two")
             found = Section(at, kind, flags, offset, length, link, info, max(align, 1), step)
             self.sections.append(found)
         self.symbols: list[Symbol] = []

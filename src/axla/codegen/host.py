@@ -22,7 +22,7 @@ _LEVEL_FEATURES = {
 
 # The x86-64 level that the flag `cpu_max_isa` allows; there is no level for AVX alone.
 _LEVEL_OF_ISA = {"SSE4_2": "x86-64-v2", "AVX": "x86-64-v2", "AVX2": "x86-64-v3"}
-# By ISA: the beginnings of the names of features that are above it, as in XLA, where avx512fp16 is not above
+# For each ISA: the beginnings of the names of features above it, as in XLA, where avx512fp16 is not above
 # AVX512.
 _BEYOND_ISA = {
     "AVX512": ("avx512vnni", "avx512bf16", "amx"),
@@ -33,7 +33,8 @@ _BEYOND_ISA = {
 
 
 def host_target() -> CpuTarget:
-    """This machine: its level and exact features, or the level to which the flag `cpu_max_isa` limits it.
+    """The target of this machine, with its level and exact features, or with the level to which the flag
+    `cpu_max_isa` limits it.
 
     `cpu` is the CPU's own name, for scheduling; `features` alone determine which instructions exist.
     """
@@ -59,7 +60,8 @@ def _host_target(limit: str) -> CpuTarget:
     above = _BEYOND_ISA.get(limit, ())
     beyond = [f"-{name}" for name, on in features.items() if on and name.startswith(above)]
     found = with_features(host, [*sorted(exact), *beyond, *level.features])
-    # Zen's gathers are microcode: loads and inserts take 0.5 to 0.9 of their time, without stalls 0.1.
+    # Zen's gathers are microcode: loads and inserts take 0.5 to 0.9 of the time of a gather, without stalls
+    # 0.1.
     return replace(found, has_fast_gather=found.has_fast_gather and not cpu.startswith("znver"))
 
 

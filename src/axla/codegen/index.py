@@ -1,4 +1,4 @@
-"""Index values: the position in an array for each lane of a value.
+"""Indices in generated code: the position in an array for each lane of a value.
 
 An `Index` is `base + lane * stride` (stride 0: the same for all lanes) or, where that does not hold, a
 vector. It has an upper limit and a divisor of its base, so that `//` and `%` of a collapsed or reshaped
@@ -6,7 +6,7 @@ index keep the affine form, by which contiguous loads are recognised. `Op.source
 does with Python ints and NumPy arrays.
 
 An index also remembers that it is `(x // divisor) % modulus` of another one: where `linear` combines all
-digits of a delinearized index again, it gives x, even if the shape changed in between.
+digits of a delinearized index again, the result is x, even if the shape changed in between.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Index:
         self.vec = vec
         self.multiple = multiple  # divides base
         self.limit = limit  # every lane is below it
-        self.view: tuple[Index, int, int] | None = None  # (x, divisor, modulus or 0)
+        self.view: tuple[Index, int, int] | None = None  # x, divisor, modulus (0: no modulus): see above
 
     @property
     def base(self) -> Ssa:
@@ -66,7 +66,9 @@ class Index:
 
     @property
     def divisor(self) -> int:
-        """A number that divides the base; for a constant, the constant itself (0: divisible by all)."""
+        """A number that divides the base. For a constant it is the constant itself; 0 is divisible by every
+        number.
+        """
         constant = self.origin.constant
         return self.multiple if constant is None else abs(constant)
 
@@ -257,7 +259,7 @@ def delinearize(offset: AnyIndex, sizes: Sequence[int]) -> tuple[AnyIndex, ...]:
 
 
 def placed(rank: int, *groups: tuple[Sequence[int], Sequence[AnyIndex]]) -> tuple[AnyIndex, ...]:
-    """An index of `rank` dimensions. Each of `groups` has numbers of dimensions and their indices; all other
+    """An index of `rank` dimensions. Each of `groups` is (numbers of dimensions, their indices); all other
     dimensions have index 0.
     """
     found: list[AnyIndex] = [0] * rank

@@ -76,7 +76,9 @@ class KernelWriter:
         return self.f.gep("i8", self.share.argument(self._scratch_slot), self.f.const("i64", offset))
 
     def scratch_of_call(self, size: int, offset: int = 0) -> Ssa:
-        """The address of this call's part of scratch memory: `size` bytes per step, from `offset` on."""
+        """The address of the scratch memory of this call's first step. Each step has `size` bytes; those of
+        step 0 are at byte `offset`.
+        """
         return self.f.gep("i8", self.scratch(offset), self.f.mul(self.share.begin, size))
 
     def local_array(self, dtype: DType, dims: Sequence[int]) -> DenseArray:
@@ -193,8 +195,8 @@ def emit_kernel(module: LlvmModule, kernel: Kernel, target: Target) -> None:
 
 
 def least(f: LlvmFunction, index: Ssa, limit: int, *, needed: bool = True) -> Ssa:
-    """min(index, limit), so that the last block of a row overlaps the block before it instead of passing the
-    end of the row; `index` itself unless this is `needed`.
+    """Returns min(index, limit) if that is `needed`, else `index`. The last block of a row then overlaps the
+    block before it instead of passing the end of the row.
     """
     return f.smin(index, limit) if needed else index
 

@@ -1,4 +1,4 @@
-"""NVIDIA GPUs: how a block of threads runs a step of a kernel.
+"""Runs a step of a kernel by a block of threads of an NVIDIA GPU.
 
 A thread has one lane. Block number b runs step b of the kernel's outer index space; the grid of a phase is
 `Phase.count` blocks of `Phase.threads`. PTX text comes from `llvm.emit_assembly`.
@@ -26,12 +26,14 @@ class Handed(Distribution):
         self._slots = slots
 
     def argument(self, slot: int) -> Ssa:
-        """The pointer to the buffer of a slot: a parameter of this function."""
+        """The pointer to buffer number `slot`: a parameter of the called function."""
         return self.f.params[self._slots[slot]]
 
 
 class ThreadBlock(Distribution):
-    """`void name(ptr buffers..., ptr scratch)`: block b runs step b."""
+    """Writes a kernel function `void name(ptr buffers..., ptr scratch)` for NVIDIA GPUs: block b runs
+    step b.
+    """
 
     def __init__(self, module: LlvmModule, name: str, read_only: Sequence[bool], threads: int):
         self.threads = threads
@@ -68,7 +70,7 @@ class ThreadBlock(Distribution):
         return contextlib.nullcontext(self.begin)
 
     def argument(self, slot: int) -> Ssa:
-        """The pointer to the buffer of a slot: a parameter of the kernel."""
+        """The pointer to buffer number `slot`: a parameter of the kernel."""
         return self.f.params[self._slots[slot]]
 
     def handed(self) -> dict[str, Ssa]:
@@ -146,8 +148,8 @@ class ThreadBlock(Distribution):
     # -- combining the values of threads -------------------------------------------------------------------
 
     def combine(self, values: ValueGroup, join: Join) -> ValueGroup:
-        """Combines the two halves of a warp repeatedly, by shuffles; then the results of the warps, through
-        shared memory.
+        """Combines the values of all threads: repeatedly the two halves of a warp, by shuffles; then the
+        results of the warps, through shared memory. Every thread gets the result.
         """
         distance = min(self.threads, WARP) // 2
         while distance:
@@ -201,7 +203,7 @@ class ThreadBlock(Distribution):
             for x, array in (pair for part in places for pair in part):
                 kind = _memory(x.type)
                 f.store(f.cast("zext", x, kind), f.gep(kind, array, f.udiv(self.thread, WARP)), _bytes(kind))
-        # Nobody writes this memory again, in this step or another: one barrier is enough.
+        # No thread writes this memory again, in this step or another: one barrier is enough.
         self.barrier()
         held = [
             tuple(

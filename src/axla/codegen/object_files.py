@@ -25,7 +25,9 @@ _WASM_CODE, _WASM_DATA = 10, 11
 
 @dataclass(frozen=True, slots=True)
 class Symbols:
-    """`defined`: exported symbols, `needed`: undefined ones; without the leading underscore of Mach-O."""
+    """The symbols of an object file: `defined` are exported, `needed` are undefined. Names do not have the
+    leading underscore of Mach-O.
+    """
 
     defined: frozenset[str]
     needed: frozenset[str]
@@ -91,7 +93,7 @@ def _coff(image: bytes) -> Iterator[tuple[str, bool]]:
 
 
 def _macho_commands(image: bytes) -> Iterator[tuple[int, int]]:
-    """The load commands of a Mach-O file: kind and offset."""
+    """Yields (kind, offset) of each load command of a Mach-O file."""
     (commands,) = struct.unpack_from("<I", image, 16)
     at = 32
     for _ in range(commands):
@@ -141,7 +143,7 @@ _FUNCTION, _DATA, _SECTION = 0, 1, 3
 
 
 def _wasm(image: bytes) -> Iterator[tuple[str, bool]]:
-    """The symbols, from the symbol table in the linking section; a symbol without a name has that of its
+    """Yields the symbols in the symbol table of the linking section; a symbol without a name has that of its
     import.
     """
     imports: dict[int, list[str]] = {}

@@ -1,4 +1,4 @@
-"""Code of reductions: accumulators, and whether lanes may accumulate separately.
+"""Writes reductions: their accumulators, which lanes may have separately, and their results.
 
 XLA leaves the order of a reduction open. Combiners known to be associative and commutative (a sum, a maximum,
 two sums at once) run in several vector accumulators, which are combined in a fixed tree; others run element
@@ -23,7 +23,7 @@ from axla.target.machine import aligned
 
 
 class Reduction(Reducing):
-    """Code for one reduce instruction of a kernel.
+    """Writes the code for one reduce instruction of a kernel.
 
     `mirrored`: a maximum of floats is accumulated as the minimum of negated values, which takes fewer
     instructions where the machine's own minimum and maximum do not keep NaN.

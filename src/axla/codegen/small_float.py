@@ -71,8 +71,8 @@ def _round_fraction(bits: Reg, drop: int) -> Reg:
 
 
 def round_to(x: Reg, dtype: DType, plain: bool = False) -> Reg:
-    """The value of the type nearest to the f32 x, ties to even, with the type's overflow and NaN. `plain`: x
-    is the result of a machine operation on values of the type.
+    """Rounds the f32 x to the nearest value of the type, ties to even; overflow and NaN have the results that
+    the type defines. `plain`: x is the result of a machine instruction on values of the type.
     """
     m = x.m
     form = FORMATS[dtype.name]
@@ -129,7 +129,7 @@ def encode(x: Reg, dtype: DType) -> Reg:
         exponent = m.select(x.is_nan(), m.number(bits, 255), bits.lshr(23))
         return exponent.cast("trunc", narrow)
     width = 1 + form.exponent + form.fraction
-    # Scaled so that the type's denormals are f32's: then all exponents differ by the same shift.
+    # Scaled so that denormals of the type are denormals of f32: then all exponents differ by the same shift.
     size = (m.abs(x) * 2.0 ** (form.bias - 127)).bits().lshr(23 - form.fraction)
     sign = bits.lshr(31) << (width - 1)
     exponents = ((1 << form.exponent) - 1) << form.fraction
@@ -182,9 +182,9 @@ def divide_by_one(x: Reg, y: Reg) -> Reg:
     """Divides lanes of bf16 values x by one bf16 value y; the f32 results round to the right bf16 quotients.
 
     x is multiplied by the reciprocal of y, which is exact enough: a quotient of two 8-bit significands is
-    never a 9-bit value, so none is nearer than 2**-17 to a rounding boundary. Where the quotient of normal
-    numbers is not a normal f32, its error is below half of the smallest f32. Verified for all pairs of
-    values. `y` is scaled so that the reciprocal is a normal number.
+    never a 9-bit value, so none is nearer than 2**-17 to a rounding boundary. If the quotient of normal
+    numbers is not a normal f32, its error is below half of the smallest f32. This was verified for all pairs
+    of values. `y` is scaled so that the reciprocal is a normal number.
     """
     m = y.m
     size = m.abs(y)
@@ -207,7 +207,7 @@ def narrow_double(x: Reg) -> Reg:
 
 
 def reduce_precision(x: Reg, dtype: DType, exponent_bits: int, fraction_bits: int) -> Reg:
-    """HLO's reduce-precision on the bits of the type: x with fewer exponent and fraction bits.
+    """Computes HLO's reduce-precision on the bits of the type: x with fewer exponent and fraction bits.
 
     Too small values become zero; a NaN that loses all fraction bits becomes infinity.
     """

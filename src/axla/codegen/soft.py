@@ -1,9 +1,9 @@
-"""Instructions that a small machine lacks, expanded to those that it has, so that none becomes a library
-call.
+"""Expands instructions that a small machine lacks to those that it has, so that none becomes a library call.
 
-Division of 64-bit integers (of 32-bit ones too where there is none), conversions between 64-bit integers and
-floats, and the f64 arithmetic inside functions of f32. All are functions of the module, written once,
-correctly rounded to nearest even; NaNs are quiet and positive. Not used for machines that lack nothing.
+These are divisions of 64-bit integers (of 32-bit ones too where there is none), conversions between 64-bit
+integers and floats, and the f64 arithmetic inside functions of f32. All are functions of the module, written
+once, correctly rounded to nearest even; NaNs are quiet and positive. Machines that lack nothing do not use
+this file.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class _Form:
 
     @property
     def sign(self) -> int:
-        """The position of the sign bit."""
+        """The number of the sign bit."""
         return int(self.integer[1:]) - 1
 
 
@@ -130,7 +130,7 @@ class Lowering:
         return wide.cast("trunc", a.element)
 
     def _lanes(self, one: Callable[..., Reg], *args: Reg) -> Reg:
-        """Applies `one` to each lane."""
+        """Applies `one` to each lane of the operands, and joins the results."""
         m, f, lanes = self.m, self.m.f, args[0].lanes
         if lanes == 1:
             return one(*args)
@@ -172,7 +172,9 @@ def _divide(opcode: str, a: Reg, b: Reg) -> Reg:
 
 
 def _long_division(n: Reg, d: Reg) -> tuple[Reg, ...]:
-    """Quotient and remainder of unsigned integers, d > 0: bit by bit, from the first that may be set."""
+    """(quotient, remainder) of unsigned integers, for d > 0; computed bit by bit, from the first bit of the
+    quotient that may be set.
+    """
     m = n.m
     steps = m.leading_zeros(d) - m.leading_zeros(n | 1)
     steps = m.select(steps < 0, m.number(n, 0), steps)
@@ -210,7 +212,7 @@ def _normal(exponent: Reg, significand: Reg) -> tuple[Reg, Reg]:
 
 
 def _shift_sticky(x: Reg, count: Reg) -> Reg:
-    """x >> count, with bit 0 set if a bit was lost."""
+    """Computes x >> count, with bit 0 set if a bit was lost."""
     m = x.m
     count = m.select(count > 63, m.number(count, 63), count)
     shifted = x.lshr(count)
@@ -309,7 +311,9 @@ def _quotient(x: Reg, y: Reg) -> tuple[Reg, ...]:
 
 
 def _square_root(x: Reg) -> Reg:
-    """The square root computed in f64, whose precision makes double rounding harmless."""
+    """The square root of an f32 or f64, computed in f64, which is so precise that rounding twice does no
+    harm.
+    """
     return _outlined("soft.sqrt", _root, x.cast("fpext", "double")).cast("fptrunc", x.element)
 
 

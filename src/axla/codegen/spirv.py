@@ -1,4 +1,4 @@
-"""OpenCL devices: how a work-group runs a step of a kernel, and its code as SPIR-V.
+"""Runs a step of a kernel by a work-group of an OpenCL device, and writes its code for SPIR-V.
 
 A work-item has one lane. Work-group number b runs step b of the kernel's outer index space.
 """
@@ -64,7 +64,9 @@ def _with_constants(body: str, constants: Sequence[str]) -> str:
 
 
 class WorkGroup(ThreadBlock):
-    """`void name(global ptr buffers..., global ptr scratch)`: work-group b runs step b."""
+    """Writes a kernel function `void name(global ptr buffers..., global ptr scratch)` for OpenCL: work-group
+    b runs step b.
+    """
 
     def __init__(self, module: LlvmModule, name: str, read_only: Sequence[bool], threads: int):
         self.threads = threads
@@ -81,7 +83,7 @@ class WorkGroup(ThreadBlock):
         self._shared = 0
 
     def _generic(self, space: int, name: str) -> Ssa:
-        """Converts the pointer `name` to address space `space` to a generic pointer."""
+        """Casts `name`, a pointer into address space `space`, to a generic pointer."""
         return self.f.pure("ptr", f"addrspacecast ptr addrspace({space}) {name} to ptr", ())
 
     def _number(self, what: str) -> Ssa:
@@ -91,7 +93,7 @@ class WorkGroup(ThreadBlock):
         return self.f.cast("trunc", found, self.f.module.index_type)
 
     def argument(self, slot: int) -> Ssa:
-        """The pointer to the buffer of a slot."""
+        """The pointer to buffer number `slot`."""
         return self._buffers[slot]
 
     def combine(self, values: ValueGroup, join: Join) -> ValueGroup:
@@ -104,8 +106,8 @@ class WorkGroup(ThreadBlock):
         return values
 
     def _joined(self, values: ValueGroup, join: Join, distance: int, fan: int) -> ValueGroup:
-        """Combines the values of `fan` work-items that are `distance` apart. Before, each group of `distance`
-        neighbours has one value in common.
+        """Combines the values of `fan` work-items that are `distance` apart. Before that, each group of
+        `distance` neighbours has one common value.
         """
         f = self.f
         places = [[(x, self._shared_array(x.type, self.items)) for x in v.parts] for v in values]

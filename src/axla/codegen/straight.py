@@ -105,7 +105,7 @@ class Ssa:
     ugt = _comparison("ugt")
 
     def cast(self, type_: str) -> Ssa:
-        """The value as another integer type (zero extended) or as a pointer."""
+        """Converts the value to another integer type (extending with zeros) or to a pointer."""
         if "ptr" in (type_, self.type):
             opcode = "inttoptr" if type_ == "ptr" else "ptrtoint"
         else:
@@ -124,7 +124,7 @@ class Ssa:
         return self.at(index * size)
 
     def load(self, type_: str, order: str = "") -> Ssa:
-        """Loads from the address; with `order`, atomically."""
+        """Loads a value from this address; `order` makes the load atomic."""
         kind = "atomic " if order else ""
         align = self.code.module.align(type_)
         return self.code.effect(type_, f"load {kind}{type_}, {self!r} {order}, align {align}")
@@ -136,8 +136,8 @@ class Ssa:
         self.code.line(f"store {kind}{value!r}, {self!r} {order}, align {align}")
 
     def atomic(self, op: str, value: Ssa, order: str = "seq_cst") -> Ssa:
-        """Atomically changes the value at the address by add, sub, and, or, umin, xchg; returns the old
-        value.
+        """Atomically changes the value at this address by `op` (add, sub, and, or, umin, xchg) with `value`;
+        returns the old value.
         """
         return self.code.effect(value.type, f"atomicrmw {op} {self!r}, {value!r} {order}")
 
@@ -219,8 +219,8 @@ class Code:
         return f"%v{self.made}"
 
     def pure(self, type_: str, expression: str, operands: Sequence[Ssa]) -> Ssa:
-        """Writes an instruction without effects and returns its value; an equal one that is available is
-        reused. It is hoisted as far as its `operands` exist.
+        """Writes an instruction without effects, in the outermost region where its `operands` exist, and
+        returns its value. If an equal instruction is available, returns the value of that one.
         """
         return self._place(self._home(operands, self._stack[-1].arithmetic_floor), type_, expression)
 
@@ -329,7 +329,7 @@ class Code:
         return self.pure(kind, f"{opcode} {predicate} {a.type} {a.text}, {b.text}", (a, b))
 
     def select(self, condition: Ssa, a: Ssa, b: Ssa) -> Ssa:
-        """`a` where the condition holds, else `b`; lane by lane if the condition is a mask."""
+        """Selects `a` where the condition holds, else `b`; lane by lane if the condition is a mask."""
         if a.text == b.text:
             return a
         if condition.constant is not None:
@@ -369,7 +369,7 @@ class Code:
     # -- vectors -----------------------------------------------------------------------------------------
 
     def splat(self, a: Ssa, lanes: int) -> Ssa:
-        """`a` in every lane; a value that is a vector already is returned as it is."""
+        """Repeats a scalar in every lane; a vector is returned as it is."""
         if lanes == 1 or a.type[0] == "<":
             return a
         type_ = vector(a.type, lanes)
@@ -383,7 +383,7 @@ class Code:
         )
 
     def extract(self, a: Ssa, lane: int) -> Ssa:
-        """One lane of a vector; a scalar is returned as it is."""
+        """Lane number `lane` of a vector; a scalar is returned as it is."""
         if a.type[0] != "<":
             return a
         return self.pure(element_type(a.type), f"extractelement {a.type} {a.text}, i32 {lane}", (a,))
@@ -407,7 +407,7 @@ class Code:
         )
 
     def any_lane(self, mask: Ssa) -> Ssa:
-        """Whether a lane of a mask is set, as one i1."""
+        """Whether any lane of a mask is set, as one i1."""
         lanes = lane_count(mask.type)
         if lanes == 1:
             return mask
@@ -442,19 +442,19 @@ class Code:
         return self.binary(opcode, a, b)
 
     def add(self, a: Ssa | int, b: Ssa | int) -> Ssa:
-        """The sum of integers that do not overflow."""
+        """The sum of two integers, which must not overflow."""
         a, b = self._both(a, b)
         if b.constant == 0:
             return a
         return b if a.constant == 0 else self._folded("add nsw", operator.add, a, b)
 
     def sub(self, a: Ssa | int, b: Ssa | int) -> Ssa:
-        """The difference of integers that do not overflow."""
+        """The difference of two integers, which must not overflow."""
         a, b = self._both(a, b)
         return a if b.constant == 0 else self._folded("sub nsw", operator.sub, a, b)
 
     def mul(self, a: Ssa | int, b: Ssa | int) -> Ssa:
-        """The product of integers that do not overflow."""
+        """The product of two integers, which must not overflow."""
         a, b = self._both(a, b)
         if 0 in (a.constant, b.constant):
             return self.const(a.type, 0)
@@ -463,11 +463,11 @@ class Code:
         return a if b.constant == 1 else self._folded("mul nsw", operator.mul, a, b)
 
     def udiv(self, a: Ssa, divisor: int) -> Ssa:
-        """a // divisor for a >= 0."""
+        """Computes a // divisor for a >= 0."""
         return a if divisor == 1 else self._folded("udiv", operator.floordiv, a, a.same(divisor))
 
     def urem(self, a: Ssa, divisor: int) -> Ssa:
-        """a % divisor for a >= 0."""
+        """Computes a % divisor for a >= 0."""
         return a.same(0) if divisor == 1 else self._folded("urem", operator.mod, a, a.same(divisor))
 
     def smin(self, a: Ssa | int, b: Ssa | int) -> Ssa:
@@ -520,7 +520,7 @@ class Code:
         readonly: bool = False,
         exists: bool = False,
     ) -> Ssa:
-        """The value of an instruction that reads memory, placed like a `load`."""
+        """Writes an instruction that reads memory, placed like a `load`; returns its value."""
         if not readonly:
             return self.effect(type_, expression)
         region = self._stack[-1]

@@ -24,7 +24,7 @@ from axla.target.machine import Caches, CpuTarget, ObjectForm
 _FORMATS = {"ELF": "elf", "COFF": "coff", "MachO": "macho", "Wasm": "wasm"}
 _OTHERS = {
     "amdgcn|r600|nvptx.*|spirv.*": "is a GPU; only CPUs are supported here",
-    "bpf.*": "runs inside a kernel, without floats",
+    "bpf.*": "runs inside a kernel of an operating system, without floats",
 }  # fmt: skip
 # CPU, features and ABI that systems of an architecture and environment assume, but LLVM does not.
 _ASSUMED = {
@@ -84,7 +84,7 @@ _HALVES = [*_casts("half", "float", "fpext"), *_casts("float", "half", "fptrunc"
 
 
 def known(name: str) -> str:
-    """The triple in LLVM's normal form; "" where the bundled LLVM knows no such machine."""
+    """The triple in LLVM's normal form; "" if the bundled LLVM does not support such a machine."""
     if not re.fullmatch(r"[\w.+-]+", name):
         return ""
     llvm.initialise()
@@ -103,7 +103,7 @@ def known(name: str) -> str:
 
 @functools.cache
 def triple_target(name: str, cpu: str | None = None, features: tuple[str, ...] = ()) -> CpuTarget:
-    """The target for a triple that LLVM knows. Raises UnsupportedError with the reason where there is
+    """The target for a triple that LLVM supports. Raises UnsupportedError with the reason if there is
     none.
     """
     target = _bare(name, cpu, features)

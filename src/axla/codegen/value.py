@@ -1,4 +1,4 @@
-"""Values of HLO in generated code: an element type, a number of lanes, and LLVM registers.
+"""The values of HLO in generated code: an element type, a number of lanes, and LLVM registers.
 
 Representation of a type in registers and in memory:
 
@@ -69,7 +69,9 @@ def forbidden_intrinsics(declared: Sequence[str], target: Target) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """`lanes` elements of a type: one LLVM register, or two (real, imaginary) for a complex type."""
+    """A value: `lanes` elements of a type, in one LLVM register, or two (real, imaginary) for a complex
+    type.
+    """
 
     dtype: DType
     lanes: int
@@ -141,7 +143,9 @@ class Values:
     # -- making values -----------------------------------------------------------------------------------
 
     def constant(self, dtype: DType, number: Any, lanes: int = 1) -> Value:
-        """A Python, NumPy or ml_dtypes number in every lane, converted as NumPy converts."""
+        """A constant: `number` (of Python, NumPy or ml_dtypes) in every lane, converted to `dtype` as NumPy
+        converts.
+        """
         if dtype.is_complex:
             part = dtype.real
             both = complex(number)
@@ -165,7 +169,7 @@ class Values:
         return self.f.const(kind, whole)
 
     def wrap(self, dtype: DType, parts: Sequence[Ssa]) -> Value:
-        """A value from registers that already have the form of its type."""
+        """Makes a value from registers that already have the form of its type."""
         return Value(dtype, lane_count(parts[0].type), tuple(parts))
 
     def splat(self, value: Value, lanes: int) -> Value:
@@ -259,7 +263,7 @@ class Values:
         return self._from_memory(dtype, raw)
 
     def _from_memory(self, dtype: DType, raw: Ssa) -> Value:
-        """The value of a real type, from a register with its memory form."""
+        """Converts a loaded register to a value of a real type."""
         bits = self.m.reg(raw)
         if dtype.is_pred:
             bits = bits.ne(0)
@@ -272,7 +276,7 @@ class Values:
         return Value(dtype, bits.lanes, (bits.ssa,))
 
     def _to_memory(self, value: Value) -> Ssa:
-        """The memory form of a real value."""
+        """Converts a value of a real type to the register that is stored for it."""
         dtype, x = value.dtype, self.m.reg(value.ssa)
         if dtype.is_pred:
             return x.cast("zext", "i8").ssa
@@ -334,9 +338,9 @@ class Values:
     # -- conversions -------------------------------------------------------------------------------------
 
     def convert(self, x: Value, dtype: DType) -> Value:
-        """HLO's convert.
+        """Converts a value as HLO's convert does.
 
-        Conversions to integers saturate (NaN gives 0), those to pred test for != 0, those to smaller floats
+        Conversions to integers saturate (NaN becomes 0), those to pred test for != 0, those to smaller floats
         round to nearest even.
         """
         if x.dtype is dtype:
@@ -443,7 +447,7 @@ class Values:
                 halves = [reg.cast("fptrunc", "half") for reg in regs]
                 return self._real(dtype, tables.FLOATS[opcode](*halves).cast("fpext", "float"), exact=True)
             if opcode in tables.FLOATS:
-                if dtype is BF16 and opcode in _ORDERING:  # comparison before rounding
+                if dtype is BF16 and opcode in _ORDERING:  # compares unrounded values
                     wide = [self._unrounded.get(reg.ssa.text, reg) for reg in regs]
                     if wide != regs:
                         return Value(dtype, lanes, (self._rounded(tables.FLOATS[opcode](*wide), dtype).ssa,))
@@ -459,8 +463,8 @@ class Values:
         raise UnsupportedError(f"{opcode}: not defined for elements of type {dtype}")
 
     def multiply_add(self, a: Value, b: Value, total: Value, *, fused: bool = True) -> Value:
-        """total + a * b; floats with one rounding where the machine supports it, complex numbers only if
-        `fused`.
+        """Returns total + a * b; floats with one rounding where the machine supports it, complex numbers only
+        if `fused`.
         """
         a, b, total = self.together(a, b, total)
         m, x, y, z = self.m, self.regs(a), self.regs(b), self.regs(total)
@@ -510,7 +514,7 @@ class Values:
         return bits ^ (bits >> (width - 1)).lshr(1)
 
     def select(self, pred: Value, a: Value, b: Value) -> Value:
-        """a where pred, else b. A pred of one lane selects whole values."""
+        """Selects `a` where `pred` holds, else `b`. A pred of one lane selects whole values."""
         a, b = self.together(a, b)
         if pred.lanes > a.lanes:
             a, b = self.splat(a, pred.lanes), self.splat(b, pred.lanes)

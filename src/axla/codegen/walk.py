@@ -109,7 +109,7 @@ class Elements:
         return found
 
     def _elementwise_below(self, inst: Instruction, index: Indices) -> list[Instruction]:
-        """Elementwise instructions below `inst` that are needed at the same index, operands first.
+        """The elementwise instructions that are needed to compute `inst` at the same index, operands first.
 
         Long chains are emitted from this list, which keeps Python's stack shallow.
         """
@@ -187,7 +187,7 @@ class Elements:
     def pick(
         self, dims: Sequence[int], element: Callable[[Indices], tuple[Value, ...]], index: Indices
     ) -> tuple[Value, ...]:
-        """The element at an index known only at run time, selected among all (few) elements."""
+        """Selects the element at an index that is known only at run time, among all (few) elements."""
         offset = linear(index, dims)
         found: tuple[Value, ...] | None = None
         for number, at in enumerate(itertools.product(*map(range, dims))):
@@ -230,7 +230,7 @@ class Elements:
     # -- indices from values -----------------------------------------------------------------------------
 
     def start_index(self, value: Value, limit: int) -> AnyIndex:
-        """An integer value as an index clamped to [0, limit]."""
+        """Converts an integer value to an index, clamped to [0, limit]."""
         values = self.values
         if limit <= 0:
             return 0
@@ -269,7 +269,7 @@ class Elements:
         inside: Value | bool = True
         if limit < 1 << (dtype.bits - (1 if dtype.is_signed else 0)):
             a, b = values.together(value, values.constant(dtype, limit))
-            inside = Value(PRED, a.lanes, (self.f.icmp("ule", a.ssa, b.ssa),))  # negative numbers are large
+            inside = Value(PRED, a.lanes, (self.f.icmp("ule", a.ssa, b.ssa),))  # ule: negatives are large
         elif dtype.is_signed:
             inside = values.compare("GE", value, values.constant(dtype, 0))
         if clamped or value.lanes > 1:
@@ -281,7 +281,7 @@ class Elements:
         known = index if isinstance(index, int) else index.constant
         if known is not None:
             return low <= known < high
-        if low >= high:  # nothing is inside, and nothing there can be read
+        if low >= high:  # the range is empty: there is nothing to read
             return False
         assert isinstance(index, Index)
         f, lanes = self.f, 1 if index.uniform else index.lanes
@@ -363,7 +363,7 @@ def choose(values: Values, condition: Value | bool, a: Callable[[], Value], b: C
 
 
 def widest(index: Indices) -> int:
-    """The largest lane count among the indices of an element; 1 if all of them are uniform."""
+    """The largest lane count among the indices of an element; 1 if each index is the same in all lanes."""
     return max((i.lanes for i in index if isinstance(i, Index) and not i.uniform), default=1)
 
 
@@ -371,9 +371,9 @@ def accumulate(
     e: Elements, inst: Instruction, sizes: Sequence[int], first: tuple[Value, ...],
     step: Callable[[tuple[Value, ...], Sequence[AnyIndex]], tuple[Value, ...]], lanes: int,
 ) -> tuple[Value, ...]:  # fmt: skip
-    """Writes a reduction over an index space of `sizes`: `step` combines the accumulators, at first `first`,
-    with the element at an index. The code is unrolled if the space is small, counting all reductions nested
-    in a step; else it has loops. `lanes` is the lane count of the accumulators.
+    """Writes a reduction over an index space of `sizes`: `step` combines the accumulators, which start as
+    `first`, with the element at an index. The code is unrolled if the space is small, counting all reductions
+    nested in a step; else it has loops. `lanes` is the lane count of the accumulators.
     """
     if 0 in sizes:
         return first
@@ -413,9 +413,9 @@ def fold(
     f: LlvmFunction, sizes: Sequence[int], cut: int, first: ValueGroup,
     step: Callable[[ValueGroup, Indices], ValueGroup], unroll: int = 1,
 ) -> ValueGroup:  # fmt: skip
-    """Writes loops over an index space of `sizes` that apply `step` to the accumulators, at first `first`,
-    and each index. Returns the accumulators. Dimensions from `cut` on are unrolled; the loop over the last
-    dimension has `unroll` steps per iteration.
+    """Writes loops over an index space of `sizes` that apply `step` to the accumulators, which start as
+    `first`, and each index. Returns the accumulators. Dimensions from `cut` on are unrolled; the loop over
+    the last dimension has `unroll` steps per iteration.
     """
 
     def nest(depth: int, at: Indices, values: ValueGroup) -> ValueGroup:

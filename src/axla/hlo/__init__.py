@@ -1,7 +1,7 @@
-"""Every op of HLO, one declaration each. Importing this package fills `axla.ir.op.OPS`.
+"""The declarations of all ops of HLO. Importing this package fills the table `axla.ir.op.OPS`.
 
-Read `elementwise.py` first, with `family.py` (what families of ops share) and `numeric.py` (arithmetic as HLO
-defines it).
+Read `elementwise.py` first, with `family.py` (base classes and helpers of related ops) and `numeric.py`
+(arithmetic as HLO defines it).
 """
 
 # ruff: noqa: F403, F405

@@ -1,5 +1,5 @@
-"""Conversions of NumPy arrays between element types with HLO's semantics: saturating conversions, bits,
-reduced precision.
+"""Conversions of NumPy arrays between element types with HLO's semantics: conversion of values, bitcasts, and
+rounding to reduced precision.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from axla.hlo.numeric import widened
 
 
 def convert(x: np.ndarray, to: DType) -> np.ndarray:
-    """The same numbers as `to`: float to integer truncates and saturates (NaN gives 0), integers wrap, pred
-    is `!= 0`.
+    """Converts the values to the type `to`. Float to integer truncates and saturates (NaN becomes 0), integer
+    to integer wraps, and conversion to pred tests for `!= 0`.
     """
     of = from_numpy(x.dtype)
     if of is to:
@@ -24,9 +24,9 @@ def convert(x: np.ndarray, to: DType) -> np.ndarray:
     if of.is_float and to.is_integer:
         return saturate(x, to)
     if of.bits < 8 and of.is_integer or of.bits <= 8 and of.is_float:
-        x = widened(x)  # exact; ml_dtypes does not convert between all pairs of its types
+        x = widened(x)  # exact, and needed: ml_dtypes cannot convert between all pairs of its types
     if to.is_float and to.bits == 16 and of.is_integer and to.numpy == np.float16:
-        x = x.astype(np.float64)  # NumPy would round twice, by way of f32
+        x = x.astype(np.float64)  # otherwise NumPy rounds twice: to f32, then to f16
     if to.is_complex and of.is_float:
         x = x.astype(to.real.numpy)
     return x.astype(to.numpy)
@@ -48,7 +48,9 @@ def keeps_values(of: DType, to: DType) -> bool:
 
 
 def saturate(x: np.ndarray, to: DType) -> np.ndarray:
-    """Converts floats to integers: truncated; out of range to the nearest integer, NaN to 0."""
+    """Converts floats to integers of type `to`: rounds towards zero; values out of range become the nearest
+    integer in range, and NaN becomes 0.
+    """
     values = np.trunc(x.astype(np.float64))
     low, high = (-(1 << (to.bits - 1)), 1 << (to.bits - 1)) if to.is_signed else (0, 1 << to.bits)
     inside = (values >= low) & (values < float(high))
@@ -59,17 +61,22 @@ def saturate(x: np.ndarray, to: DType) -> np.ndarray:
 
 
 def to_bits(x: np.ndarray) -> np.ndarray:
-    """Shape (..., bits): the bits of each element, lowest first."""
+    """The bits of each element along a new last dimension, lowest bit first: shape (*x.shape, number of
+    bits).
+    """
     of = from_numpy(x.dtype)
     raw = np.ascontiguousarray(x).reshape(*x.shape, 1).view(np.uint8)
     return np.unpackbits(raw, axis=-1, bitorder="little")[..., : of.bits]
 
 
 def from_bits(bits: np.ndarray, to: DType) -> np.ndarray:
-    """The inverse of `to_bits`, for any leading dimensions."""
+    """The inverse of `to_bits`: elements of type `to` from bits along the last dimension. Missing high bits
+    are sign bits if `to` is signed, else 0.
+    """
     missing = to.itemsize * 8 - bits.shape[-1]
     if missing:
-        # Signed numbers are kept sign-extended, so that equal values have equal bytes.
+        # NumPy types of less than 8 bits store a signed number sign-extended, so that equal values have equal
+        # bytes.
         top = bits[..., -1:] if to.is_signed else np.zeros_like(bits[..., -1:])
         bits = np.concatenate([bits, np.repeat(top, missing, -1)], -1)
     raw = np.packbits(bits, axis=-1, bitorder="little")
@@ -77,8 +84,8 @@ def from_bits(bits: np.ndarray, to: DType) -> np.ndarray:
 
 
 def bitcast(x: np.ndarray, to: DType) -> np.ndarray:
-    """The same bits as elements of type `to`; if widths differ, the last dimension holds the parts, lowest
-    first.
+    """Reads the bits of the elements as elements of type `to`. If the widths differ, an element of the wider
+    type corresponds to several of the narrower type along the last dimension, lowest bits first.
     """
     of = from_numpy(x.dtype)
     if of.bits == to.bits and of.itemsize == to.itemsize and of.bits >= 8:
@@ -95,7 +102,9 @@ def bitcast(x: np.ndarray, to: DType) -> np.ndarray:
 
 
 def reinterpret(x: np.ndarray, shape: Shape) -> np.ndarray:
-    """The row-major bits of `x` as an array of `shape`, row-major."""
+    """Reads the bits of `x`, in row-major order, as the elements of an array of `shape`, in row-major
+    order.
+    """
     if from_numpy(x.dtype) is shape.dtype:
         return np.ascontiguousarray(x).reshape(shape.dims)
     if shape.dtype.bits == 8 * shape.dtype.itemsize and from_numpy(x.dtype).bits == 8 * x.dtype.itemsize:
@@ -104,9 +113,11 @@ def reinterpret(x: np.ndarray, shape: Shape) -> np.ndarray:
 
 
 def reduce_precision(x: np.ndarray, exponent_bits: int, mantissa_bits: int) -> np.ndarray:
-    """Rounds to nearest even; overflow gives infinity, underflow a zero of the same sign; NaN is kept."""
+    """Rounds to floats with the given numbers of bits, ties to even. Overflow becomes infinity, underflow a
+    zero of the same sign; NaN stays NaN. The result has the type of `x`.
+    """
     dtype = from_numpy(x.dtype)
-    if not dtype.has_zero or dtype.bits < 8:  # no bits for what is too small, or too large
+    if not dtype.has_zero or dtype.bits < 8:  # the type has no zero for underflow, or too few bits
         return convert(reduce_precision(x.astype(np.float32), exponent_bits, mantissa_bits), dtype)
     finfo = dtype.finfo
     mantissa, exponent = finfo.nmant, finfo.nexp
@@ -133,7 +144,10 @@ def reduce_precision(x: np.ndarray, exponent_bits: int, mantissa_bits: int) -> n
 
 
 def stochastic_convert(x: np.ndarray, random: np.ndarray, to: DType) -> np.ndarray:
-    """Rounds away from zero where the fraction that is cut off, as bits, is larger than the random bits."""
+    """Converts floats to integers of type `to`. A number is rounded away from zero if its fraction, times
+    2**(bits of x), is larger than the unsigned `random` bits, else towards zero. UnsupportedError if `to` is
+    not an integer type.
+    """
     if not to.is_integer:
         raise UnsupportedError(f"stochastic-convert to {to} is not implemented; integer types are")
     values = x.astype(np.float64)

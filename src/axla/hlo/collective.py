@@ -1,5 +1,5 @@
-"""for other operands and combiners, since contributions of members that do not exist are unknown. Like XLA,
-it recognises broadcast scalars.
+"""Collectives: ops that replicas and partitions compute together, as one op or as a pair of a start and a
+done.
 """
 
 from __future__ import annotations
@@ -40,19 +40,20 @@ def group_size(self: Op, groups: ReplicaGroups, *, uniform: bool = True) -> int 
 
 
 def scaled(self: Grouped, operands: Sequence[AnyShape], result: AnyShape, at: int, *, grows: bool) -> None:
-    """Rejects results unless they are the operands with dimension `at` multiplied (or divided) by the group
-    size.
+    """Rejects a result shape unless it is that of the operands with dimension `at` multiplied by the group
+    size (divided by it if not `grows`).
 
-    The group size may be known at run time only: groups of replicas may include all partitions.
+    The group size may be known only at run time, since groups of replicas may include all partitions; then
+    any whole factor is accepted.
     """
     sources, results = arrays(self, *operands), result.parts
     size = group_size(self, self.replica_groups)
     if len(sources) != len(results):
-        self.reject("c1", f"{len(sources)} operands give as many results, found {show(result)}")
+        self.reject("c1", f"{len(sources)} operands need as many results, found {show(result)}")
     for source, target in zip(sources, arrays(self, *results), strict=True):
         small, large = (source, target) if grows else (target, source)
         if not 0 <= at < source.rank or target.rank != source.rank or source.dtype is not target.dtype:
-            self.reject("c2", f"{show(source)} cannot give {show(target)} along dimension {at}")
+            self.reject("c2", f"{show(source)} cannot become {show(target)} by a change of dimension {at}")
         factor = large.dims[at] // small.dims[at] if small.dims[at] else 1
         wanted = [n * factor if d == at else n for d, n in enumerate(small.dims)]
         if list(large.dims) != wanted or not factor or factor % (size or 1):
@@ -61,7 +62,11 @@ def scaled(self: Grouped, operands: Sequence[AnyShape], result: AnyShape, at: in
 
 
 def equal_addends(inst: Instruction[Combining]) -> int:
-    """How often a reduction adds the same constant: once for each member of the group, as in XLA."""
+    """How many times the reduction of a broadcast constant adds it: the number of members of a group, as in
+    XLA, which recognises sums of broadcast scalars.
+
+    1 for other operands, other computations than a sum, and groups of different sizes.
+    """
     op = inst.op
     root, sizes = op.to_apply.root, op.replica_groups.sizes
     addends = [o.operands[0] for o in inst.operands if o.opcode == "broadcast"]
@@ -78,7 +83,7 @@ def equal_addends(inst: Instruction[Combining]) -> int:
 
 
 class _Collective(Op):
-    """Facts of all collectives."""
+    """The facts that all collectives share."""
 
     __slots__ = ()
     side_effect = True
@@ -88,21 +93,21 @@ class _Collective(Op):
 
 @dataclass(frozen=True)
 class _InGroups(_Collective, Grouped):
-    """Collectives without a shape attribute."""
+    """The base of collectives that have groups and no `shape` attribute."""
 
     channel_id: int | None = None
     replica_groups: ReplicaGroups = attr(always=True, default=ALL)
 
 
 class Combining(_Collective, Grouped):
-    """Collectives that combine the operands of the participants."""
+    """A collective that combines the operands of the participants by `to_apply`."""
 
     to_apply: Computation
 
 
 @dataclass(frozen=True)
 class _AllReduce(Combining, _InGroups):
-    """An all-reduce, or the start of one."""
+    """The base of all-reduce and all-reduce-start."""
 
     collective = CollectiveKind.SAME
 
@@ -131,12 +136,14 @@ class _AllReduce(Combining, _InGroups):
 
 @op("all-reduce", operands="*operands")
 class AllReduce(_AllReduce):
-    """The operands of all members of a group, combined by `to_apply`; every member gets the result."""
+    """Combines the operands of all members of a group element by element with `to_apply`. Every member gets
+    the result.
+    """
 
 
 @op("all-reduce-start", operands="*operands")
 class AllReduceStart(_AllReduce):
-    """Starts an all-reduce; the result is available after all-reduce-done."""
+    """Starts an all-reduce. Its value must not be read before all-reduce-done."""
 
 
 def _check_global_ids(self: Op, globally: bool, channel: int | None, groups: ReplicaGroups) -> None:
@@ -146,7 +153,7 @@ def _check_global_ids(self: Op, globally: bool, channel: int | None, groups: Rep
 
 @op("all-reduce-done", operands="operand", ends=AllReduceStart)
 class AllReduceDone(_Collective):
-    """The result of an all-reduce-start."""
+    """Waits for an all-reduce-start; the value is the result of the all-reduce."""
 
     def infer(self, operand: AnyShape) -> AnyShape:
         """Returns the operand's shape."""
@@ -157,7 +164,7 @@ class AllReduceDone(_Collective):
 
 @dataclass(frozen=True)
 class _AllGather(_Collective, Resizing):
-    """An all-gather, or the start of one."""
+    """The base of all-gather and all-gather-start."""
 
     collective = CollectiveKind.SCALED
 
@@ -171,11 +178,13 @@ class _AllGather(_Collective, Resizing):
 
 @op("all-gather", operands="*operands", reads_whole=True)
 class AllGather(_AllGather):
-    """The operands of all members of a group, concatenated along the dimension."""
+    """Concatenates the operands of all members of a group along dimension `dimensions[0]`, in the order of
+    the group. Every member gets the result.
+    """
 
     def infer(self, *operands: AnyShape) -> AnyShape:
-        """Returns the declared shape; along the dimension it must be that of the operands times the group's
-        size.
+        """Returns the declared shape: that of the operands with dimension `dimensions[0]` multiplied by the
+        size of a group.
         """
         _check_global_ids(self, self.use_global_device_ids, self.channel_id, self.replica_groups)
         scaled(self, operands, self.shape, self.dimensions[0], grows=True)
@@ -191,10 +200,12 @@ class AllGather(_AllGather):
 
 @op("all-gather-start", operands="*operands")
 class AllGatherStart(_AllGather):
-    """Starts an all-gather: the value is a tuple of operand and result."""
+    """Starts an all-gather. The value is a tuple of the operands and the results."""
 
     def infer(self, *operands: AnyShape) -> AnyShape:
-        """Returns the declared shape (operands, results, ...), whose results are checked as in all-gather."""
+        """Returns the declared shape (operands, results, ...). The results must have the shape that
+        all-gather requires.
+        """
         parts = self.shape.parts
         if len(parts) < 2 or parts[0].logical is not joined(operands):
             self.reject("c0", f"(operands, results) are wanted, found {show(self.shape)}")
@@ -205,7 +216,9 @@ class AllGatherStart(_AllGather):
 
 
 class _Done(_Collective):
-    """The result of a start whose value is operands and results."""
+    """The base of ops that wait for a start whose value is a tuple (operands, results, ...); the value is the
+    results.
+    """
 
     __slots__ = ()
 
@@ -217,11 +230,13 @@ class _Done(_Collective):
 
 @op("all-gather-done", operands="operand", ends=AllGatherStart)
 class AllGatherDone(_Done):
-    """The result of an all-gather-start."""
+    """Waits for an all-gather-start; the value is the result of the all-gather."""
 
 
 def started(self: Op, operand: AnyShape, at: int = 1) -> AnyShape:
-    """Element `at` of the value of a start."""
+    """The shape of element `at` of the tuple that a start returns; rejects an operand that is not such a
+    tuple.
+    """
     parts = operand.parts
     if not isinstance(operand, TupleShape) or len(parts) <= at:
         self.reject("c1", f"the tuple of a start is wanted, found {show(operand)}")
@@ -230,7 +245,9 @@ def started(self: Op, operand: AnyShape, at: int = 1) -> AnyShape:
 
 @op("reduce-scatter", operands="*operands", collective=CollectiveKind.SCALED, reads_whole=True)
 class ReduceScatter(Combining, Resizing):
-    """The operands of all members combined by `to_apply`; each member gets its part along the dimension."""
+    """Combines the operands of all members of a group element by element with `to_apply`, and divides the
+    result along dimension `dimensions[0]` into one part for each member: member i gets part i.
+    """
 
     shape: AnyShape
     channel_id: int | None = None
@@ -241,8 +258,8 @@ class ReduceScatter(Combining, Resizing):
     to_apply: Computation = attr(always=True, default=None)
 
     def infer(self, *operands: AnyShape) -> AnyShape:
-        """Returns the declared shape; along the dimension it must be that of the operands by the group's
-        size.
+        """Returns the declared shape: that of the operands with dimension `dimensions[0]` divided by the size
+        of a group.
         """
         _check_global_ids(self, self.use_global_device_ids, self.channel_id, self.replica_groups)
         scaled(self, operands, self.shape, self.dimensions[0], grows=False)
@@ -250,7 +267,7 @@ class ReduceScatter(Combining, Resizing):
 
     @classmethod
     def samples(cls):
-        """A group of one, and all participants in one group."""
+        """A group of one member, and one group of all participants."""
         add = sample_reducer("add", F32)
         return [(cls(Shape(F32, (6,)), 1, ReplicaGroups(((0,),)), to_apply=add), (Shape(F32, (6,)),)),
                 (cls(Shape(F32, (3,)), to_apply=add), (Shape(F32, (3,)),))]  # fmt: skip
@@ -258,14 +275,17 @@ class ReduceScatter(Combining, Resizing):
 
 @op("all-to-all", operands="*operands", collective=CollectiveKind.EXCHANGED)
 class AllToAll(_InGroups, Exchanging):
-    """Every member sends a part to every other: a part along the dimension, or one of the operands."""
+    """Every member of a group sends one part to each member: a slice of the operand along dimension
+    `dimensions[0]`, or, without `dimensions`, one of the operands. The result holds the parts received, in
+    the order of the group.
+    """
 
     constrain_layout: bool = False
     dimensions: tuple[int, ...] | None = None
 
     def infer(self, *operands: AnyShape) -> AnyShape:
-        """Returns a tuple of the operands' shapes, or with a dimension, which groups must divide, the
-        operand's.
+        """Returns the operand's shape if `dimensions` is given (the group size must divide its size in that
+        dimension), else a tuple of the operands' shapes.
         """
         shapes, size = arrays(self, *operands), group_size(self, self.replica_groups)
         if not shapes:
@@ -284,8 +304,8 @@ class AllToAll(_InGroups, Exchanging):
 
 
 def rooted(self: Op, operands: Sequence[AnyShape], dynamic: bool) -> AnyShape:
-    """The operands with data; with a dynamic root the last operand has the position of the root in the group
-    for each of the others.
+    """The shape of the operands with data (a tuple if there are several). If `dynamic`, the last operand is
+    s32[n]: for each of the n operands with data, the position of the root within its group.
     """
     shapes = arrays(self, *operands)
     data = shapes[:-1] if dynamic else shapes
@@ -293,20 +313,22 @@ def rooted(self: Op, operands: Sequence[AnyShape], dynamic: bool) -> AnyShape:
         self.reject("c3", "at least one operand is wanted, found none")
     if dynamic and shapes[-1].logical is not Shape(S32, (len(data),)):
         wanted = f"s32[{len(data)}]"
-        self.reject("c4", f"{wanted} is wanted as last, found {show(shapes[-1])}")
+        self.reject("c4", f"the last operand must be {wanted}, found {show(shapes[-1])}")
     return joined(data)
 
 
 @op("collective-broadcast", operands="*operands", collective=CollectiveKind.ROOTED)
 class CollectiveBroadcast(_InGroups):
-    """Every member of a group gets the operands of its root, the first member; participants in no group get
-    zeros.
+    """Gives every member of a group the operands of the root of the group: its first member, or the one that
+    the last operand selects if `has_dynamic_root`. Participants in no group get zeros.
     """
 
     has_dynamic_root: bool = False
 
     def infer(self, *operands: AnyShape) -> AnyShape:
-        """Returns the operands' shape."""
+        """Returns the shape of the operands with data: all operands, without the last one if
+        `has_dynamic_root`.
+        """
         group_size(self, self.replica_groups)
         return rooted(self, operands, self.has_dynamic_root)
 
@@ -315,13 +337,18 @@ class CollectiveBroadcast(_InGroups):
 
 @op("collective-reduce", operands="*operands", collective=CollectiveKind.ROOTED)
 class CollectiveReduce(Combining, _InGroups):
-    """The operands of all members of a group, combined by `to_apply`, for its root; the others get zeros."""
+    """Combines the operands of all members of a group element by element with `to_apply`. The root of the
+    group gets the result, all others get zeros. The root is the first member, or the one that the last
+    operand selects if `has_dynamic_root`.
+    """
 
     has_dynamic_root: bool = False
     to_apply: Computation = attr(always=True, default=None)
 
     def infer(self, *operands: AnyShape) -> AnyShape:
-        """Returns the operands' shape; `to_apply` must combine scalars of each of their types."""
+        """Returns the shape of the operands with data. `to_apply` must combine two scalars of the element
+        type of each.
+        """
         group_size(self, self.replica_groups)
         result = rooted(self, operands, self.has_dynamic_root)
         for s in arrays(self, *result.parts):
@@ -330,12 +357,14 @@ class CollectiveReduce(Combining, _InGroups):
 
     @classmethod
     def samples(cls):
-        """A sum of four floats over all participants."""
+        """A sum of f32[4] over all participants."""
         return [(cls(to_apply=sample_reducer("add", F32)), (Shape(F32, (4,)),))]
 
 
 def check_pairs(self: Op, pairs: Sequence[tuple[int, int]], *, repeated: bool) -> None:
-    """Rejects members that do not exist and, unless `repeated`, a source or target that occurs twice."""
+    """Rejects (source, target) pairs with negative participants, and unless `repeated`, pairs in which a
+    source or a target occurs twice.
+    """
     for side in zip(*pairs, strict=True):
         if min(side) < 0 or (not repeated and len(set(side)) != len(side)):
             self.reject("c1", f"sources must be different and at least 0, targets too, found {pairs}")
@@ -343,10 +372,10 @@ def check_pairs(self: Op, pairs: Sequence[tuple[int, int]], *, repeated: bool) -
 
 @op("collective-permute", operands="*operands", collective=CollectiveKind.PAIRED)
 class CollectivePermute(_Collective, Paired):
-    """Each source's operands go to its target; participants that are not targets get zeros.
+    """Sends the operands of each source to its target. Participants that are not targets get zeros.
 
-    With `slice_sizes` the operands are input, output and their offsets: slices of the output are replaced in
-    targets (`moved_slices`).
+    With `slice_sizes` there are four operands: input, output, input offsets and output offsets. Then slices
+    of the input of the source replace slices of the output in the target (`moved_slices`).
     """
 
     channel_id: int | None = None
@@ -354,10 +383,10 @@ class CollectivePermute(_Collective, Paired):
     slice_sizes: tuple[tuple[int, ...], ...] = attr(default=(), proto="dynamic_slice_sizes")
 
     def infer(self, *operands: AnyShape) -> AnyShape:
-        """Returns the operands' shape, or that of the output in the form with slice_sizes."""
+        """Returns the operands' shape; with `slice_sizes`, the shape of the second operand, the output."""
         in_place = bool(self.slice_sizes)
         if not operands or in_place and len(operands) != 4:
-            message = f"operands, or four of them with slice_sizes, are wanted, found {len(operands)}"
+            message = f"one or more operands, or four with slice_sizes, are wanted, found {len(operands)}"
             self.reject("c2", message)
         check_pairs(self, self.source_target_pairs.pairs, repeated=in_place)
         return operands[1].logical if in_place else joined(arrays(self, *operands))
@@ -366,20 +395,20 @@ class CollectivePermute(_Collective, Paired):
 
 
 LeafPath = tuple[int, ...]
-"""Indices of tuples in each other."""
+"""Indices that select an element of nested tuples, the outermost first."""
 MovedSlice = tuple[Sequence[tuple[int, int]], LeafPath, LeafPath, tuple[int, ...]]
-"""Between which members a permutation in place moves a slice, where its buffers and offsets lie in the
-operands, and its sizes.
+"""A slice that a collective-permute in place moves: (source, target) pairs, the path of its buffers in the
+first two operands, the path of its offsets in the last two, and its sizes.
 """
 
 
 def moved_slices(inst: Instruction[Paired]) -> list[MovedSlice]:
-    """The slices of a collective-permute in place. A source reads each slice at its own input offset, and a
-    target writes it at its own output offset.
+    """The slices that a collective-permute with `slice_sizes` moves. A source reads each slice of the input
+    at its own input offset, and a target writes it into the output at its own output offset.
 
-    Buffers are an array or a tuple of arrays; each has one offset (a tuple of integers) or a tuple of them.
-    There is a list of pairs for each slice of a buffer, one after the other. UnsupportedError where operands,
-    sizes and pairs do not fit together.
+    Input and output are each an array or a tuple of arrays. Each array has one offset (a tuple of integers),
+    or a tuple of n offsets for n slices. The list of pairs then consists of n lists of equal length, one for
+    each slice. UnsupportedError if operands, sizes and pairs do not match.
     """
     given, output, *starts = (o.shape.logical for o in inst.operands)
     sizes, pairs = inst.op.slice_sizes, inst.op.source_target_pairs.pairs
@@ -403,14 +432,16 @@ def moved_slices(inst: Instruction[Paired]) -> list[MovedSlice]:
     wanted = offsets[0] if whole and offsets else TupleShape(offsets)
     if not fit or any(s is not wanted for s in starts):
         raise UnsupportedError(
-            f"{inst!r}: slices are moved between arrays, or tuples of them, each at one offset or a tuple of "
-            f"as many; found {len(sizes)} sizes and {len(pairs)} pairs for the offsets {show(starts[0])}"
+            f"{inst!r}: input and output are arrays or tuples of arrays, each with one offset or a tuple of "
+            f"offsets; {len(sizes)} sizes and {len(pairs)} pairs do not fit the offsets {show(starts[0])}"
         )
     return found
 
 
 def _within(sizes: Sequence[int], a: AnyShape, b: AnyShape) -> bool:
-    """Whether a slice of these sizes fits in both of two arrays with the same element type."""
+    """Whether `a` and `b` are arrays of the same element type, and a slice of `sizes` fits in each of
+    them.
+    """
     if not isinstance(a, Shape) or not isinstance(b, Shape) or not len(sizes) == a.rank == b.rank:
         return False
     return a.dtype is b.dtype and all(0 <= n <= min(d) for n, *d in zip(sizes, a.dims, b.dims, strict=True))
@@ -418,7 +449,7 @@ def _within(sizes: Sequence[int], a: AnyShape, b: AnyShape) -> bool:
 
 @op("collective-permute-start", operands="*operands", collective=CollectiveKind.PAIRED)
 class CollectivePermuteStart(_Collective, Paired):
-    """Starts a collective-permute: the value is a tuple of operands, results and contexts."""
+    """Starts a collective-permute. The value is a tuple of the operands, the results and contexts."""
 
     shape: AnyShape
     channel_id: int | None = None
@@ -426,8 +457,8 @@ class CollectivePermuteStart(_Collective, Paired):
     slice_sizes: tuple[tuple[int, ...], ...] = attr(default=(), proto="dynamic_slice_sizes")
 
     def infer(self, *operands: AnyShape) -> AnyShape:
-        """Returns the declared shape (operands, results, ...), both of which must have the
-        operands' shape.
+        """Returns the declared shape (operands, results, ...): operands and results must have the shape of
+        the operands, or with `slice_sizes`, those of the first and the second operand.
         """
         if not isinstance(self.shape, TupleShape) or len(self.shape.elements) < 2:
             found = show(self.shape)
@@ -448,7 +479,7 @@ class CollectivePermuteStart(_Collective, Paired):
 
 @op("collective-permute-done", operands="operand", ends=CollectivePermuteStart)
 class CollectivePermuteDone(_Done):
-    """The result of a collective-permute-start."""
+    """Waits for a collective-permute-start; the value is the result of the collective-permute."""
 
 
 @op(
@@ -459,14 +490,19 @@ class CollectivePermuteDone(_Done):
     reads_whole=True,
 )
 class RaggedAllToAll(_InGroups):
-    """Slices of different lengths of the input go to places in the outputs of the members."""
+    """Every member of a group sends a slice of its input to each member, which writes it into its output. The
+    last four operands hold the start, the size, the start in the receiver's output and the size received, for
+    each member. Slices are ranges of dimension 0; elements of the output that no slice replaces are kept.
+    """
 
     def infer(self, data: AnyShape, output: AnyShape, *numbers: AnyShape) -> AnyShape:
-        """Returns the output's shape; input and output may differ in their first size only."""
+        """Returns the output's shape. Input and output may differ in dimension 0 only, and the last four
+        operands must be integers of equal dims.
+        """
         group_size(self, self.replica_groups)
         source, target = arrays(self, data, output)
         if not source.rank or source.dtype is not target.dtype or source.dims[1:] != target.dims[1:]:
-            message = f"input and output may differ in the first size only, found {show((source, target))}"
+            message = f"input and output may differ in dimension 0 only, found {show((source, target))}"
             self.reject("c2", message)
         offsets = arrays(self, *numbers)
         for number, s in enumerate(offsets):
@@ -479,7 +515,7 @@ class RaggedAllToAll(_InGroups):
 
 
 class _Id(Op):
-    """The number of the current replica or partition."""
+    """The base of replica-id and partition-id."""
 
     __slots__ = ()
 
@@ -491,9 +527,9 @@ class _Id(Op):
 
 @op("replica-id")
 class ReplicaId(_Id):
-    """The number of the current replica."""
+    """The number of the replica that runs the program, as u32[]."""
 
 
 @op("partition-id")
 class PartitionId(_Id):
-    """The number of the current partition."""
+    """The number of the partition that runs the program, as u32[]."""

@@ -1,4 +1,4 @@
-"""Complex functions for which XLA:CPU and NumPy differ on infinities and NaN."""
+"""Functions of complex arrays where NumPy differs from XLA:CPU for infinities and NaN."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ AnyArray = Any  # numpy.ndarray, whose stubs have no real and imag for an unknow
 
 
 def joined(real: AnyArray, imag: AnyArray) -> AnyArray:
-    """real + i imag, without arithmetic that would turn infinities into NaN."""
+    """The complex numbers real + i imag, put together without arithmetic, which would turn infinities into
+    NaN.
+    """
     dims = np.broadcast_shapes(real.shape, imag.shape)
     result: AnyArray = np.empty(dims, np.result_type(real.dtype, np.complex64))
     result.real, result.imag = real, imag
@@ -18,18 +20,20 @@ def joined(real: AnyArray, imag: AnyArray) -> AnyArray:
 
 
 def multiply(x: AnyArray, y: AnyArray) -> AnyArray:
-    """The product with each partial product rounded: NumPy's own result depends on the machine's vector
-    instructions.
+    """The product, with each of the four products of parts rounded. NumPy's own result depends on the
+    machine's vector instructions.
     """
     a, b, c, d = x.real, x.imag, y.real, y.imag
     return joined(a * c - b * d, a * d + b * c)
 
 
 def divide(x: AnyArray, y: AnyArray) -> AnyArray:
-    """The quotient as in annex G of C11: infinities and zeros give infinities and zeros rather than NaN."""
+    """The quotient as in annex G of C11: operands with infinities or zeros give infinities or zeros where
+    NumPy gives NaN.
+    """
     a, b, c, d = x.real, x.imag, y.real, y.imag
     quotient: AnyArray = np.asarray(np.divide(x, y))
-    # Of a division by zero NumPy does not look at the zero's sign.
+    # NumPy ignores the sign of a zero divisor, so that its quotient is replaced there too.
     lost = (np.isnan(quotient.real) & np.isnan(quotient.imag)) | (y == 0)
     if not lost.any():
         return quotient
@@ -50,12 +54,14 @@ def divide(x: AnyArray, y: AnyArray) -> AnyArray:
 
 
 def _directions(a: AnyArray, b: AnyArray) -> tuple[AnyArray, AnyArray]:
-    """1 for infinite parts, 0 for finite ones, with their signs."""
+    """For complex numbers a + ib, the two arrays of parts with each infinite part replaced by 1 and each
+    finite one by 0, signs kept.
+    """
     return np.copysign(np.isinf(a).astype(a.dtype), a), np.copysign(np.isinf(b).astype(b.dtype), b)
 
 
 def sign(x: AnyArray) -> AnyArray:
-    """x / |x|, part by part; x itself where it is 0."""
+    """x / |x|, where each part is divided by the real |x|; x itself where it is 0."""
     size = np.abs(x)
     safe = np.where(size == 0, size.dtype.type(1), size)
     return np.where(size == 0, x, joined(x.real / safe, x.imag / safe))

@@ -1,4 +1,4 @@
-"""dot: products summed over contracting dimensions."""
+"""The op dot: sums of products over contracting dimensions."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from axla.ir.op import Op, attr, op
 
 @dataclass(frozen=True)
 class Contraction(Op):
-    """The dimension numbers of all dots."""
+    """The dimension numbers of dot and similar ops, and the computation of a dot from them."""
 
     shape: Shape
     lhs_batch_dims: tuple[int, ...] = attr(default=(), proto="dot_dimension_numbers.lhs_batch_dimensions")
@@ -38,21 +38,23 @@ class Contraction(Op):
 
     @property
     def pairs(self) -> list[tuple[int, int]]:
-        """(dimension of lhs, dimension of rhs) pairs: batch dimensions, then contracting ones."""
+        """Pairs (dimension of lhs, dimension of rhs): those of the batch dimensions, then those of the
+        contracting dimensions.
+        """
         lhs = (*self.lhs_batch_dims, *self.lhs_contracting_dims)
         return list(zip(lhs, (*self.rhs_batch_dims, *self.rhs_contracting_dims), strict=True))
 
     def lhs_free(self, rank: int) -> list[int]:
-        """The free dimensions of lhs (of this rank): neither contracting nor batch."""
+        """The dimensions of lhs that are neither batch nor contracting dimensions; `rank` is that of lhs."""
         return [d for d in range(rank) if d not in (*self.lhs_batch_dims, *self.lhs_contracting_dims)]
 
     def rhs_free(self, rank: int) -> list[int]:
-        """The same for rhs."""
+        """The dimensions of rhs that are neither batch nor contracting dimensions; `rank` is that of rhs."""
         return [d for d in range(rank) if d not in (*self.rhs_batch_dims, *self.rhs_contracting_dims)]
 
     def check(self, lhs: Shape, rhs: Shape, sparsity: tuple[Sparsity, ...] = ()) -> None:
-        """Rejects dimension numbers that are out of range, repeated, or of different sizes on the two
-        sides.
+        """Rejects dimension numbers that are out of range or repeated, and pairs of dimensions of lhs and rhs
+        with different sizes. Sizes of sparse dimensions are those of the dense array.
         """
         for side, shape, batch, contracting in (
             ("lhs", lhs, self.lhs_batch_dims, self.lhs_contracting_dims),
@@ -66,15 +68,15 @@ class Contraction(Op):
             ("contracting", self.lhs_contracting_dims, self.rhs_contracting_dims),
         ):
             if len(left) != len(right):
-                message = f"{len(left)} {what} dimensions of lhs, {len(right)} of rhs; there must be as many"
+                message = f"lhs has {len(left)} {what} dimensions, but rhs has {len(right)}"
                 self.reject("c2", message)
             for a, b in zip(left, right, strict=True):
                 if _stored(lhs, "L", a, sparsity) != _stored(rhs, "R", b, sparsity):
                     found = f"{what} dimension {a} of {show(lhs)} and {b} of {show(rhs)}"
-                    self.reject("c3", f"{found} must have one size")
+                    self.reject("c3", f"{found} must have the same size")
 
     def check_not_mixed(self, *shapes: Shape) -> None:
-        """Rejects a mixture of complex and other element types."""
+        """Rejects shapes of which some are complex and some are not."""
         if len({shape.dtype.is_complex for shape in shapes}) > 1:
             self.reject("c9", f"complex and other element types cannot be mixed: {show(shapes)}")
 
@@ -88,7 +90,7 @@ class Contraction(Op):
         return Shape(dtype, dims, (*batch, *free) if lhs.is_dynamic or rhs.is_dynamic else ())
 
     def contract(self, lhs: np.ndarray, rhs: np.ndarray, dtype: DType) -> np.ndarray:
-        """The dot of two arrays."""
+        """Computes the dot of two arrays; `dtype` is the element type of the result."""
         left_batch, left_sum = self.lhs_batch_dims, self.lhs_contracting_dims
         right_batch, right_sum = self.rhs_batch_dims, self.rhs_contracting_dims
         left_free, right_free = self.lhs_free(lhs.ndim), self.rhs_free(rhs.ndim)
@@ -109,9 +111,10 @@ class Contraction(Op):
 class Dot(Contraction):
     """result[batch, i, j] = sum over k of lhs[batch, i, k] * rhs[batch, j, k].
 
-    i and j are the dimensions of lhs and rhs that neither contract nor batch; the result has the batch
-    dimensions first, then i, then j. Narrow floats are summed in f32 and rounded once, integers wrap, of pred
-    it is an or of ands. The result's element type may be wider than the operands'.
+    k stands for the contracting dimensions; i and j stand for the dimensions of lhs and rhs that are neither
+    batch nor contracting. The result has the batch dimensions first, then i, then j. Floats of less than 32
+    bits are summed in f32 and rounded once; sums of integers wrap; for pred, the result is an or of ands. The
+    result's element type may be wider than the operands'.
     """
 
     operand_precision: tuple[Precision, ...] = attr(default=(), proto="precision_config.operand_precision")
@@ -119,12 +122,12 @@ class Dot(Contraction):
     sparsity: tuple[Sparsity, ...] = ()
 
     def infer(self, lhs: AnyShape, rhs: AnyShape, *metadata: AnyShape) -> Shape:
-        """Returns the batch dimensions, then those of lhs and rhs that are not contracted, in the declared
-        dtype.
+        """Returns the batch dimensions, then those of lhs and of rhs that are not contracted, with the
+        declared dtype.
         """
         left, right, *_ = arrays(self, lhs, rhs, *metadata)
         if len(metadata) != len(self.sparsity):
-            wanted = f"an operand after lhs and rhs for each of {len(self.sparsity)} entries of sparsity"
+            wanted = f"one operand after lhs and rhs for each of {len(self.sparsity)} entries of sparsity"
             self.reject("c10", f"{wanted} is wanted, found {len(metadata)}")
         self.check(left, right, self.sparsity)
         self.check_not_mixed(left, right, self.shape)
@@ -132,25 +135,29 @@ class Dot(Contraction):
 
     @classmethod
     def of(cls, lhs: Shape, rhs: Shape, dtype: DType | None = None, **numbers: Any) -> Dot:
-        """The dot of these operands with its result shape; `dtype` is the element type of the result."""
+        """A dot for operands of these shapes, with the result shape inferred. `dtype` is the element type of
+        the result, by default the wider one of the operands'; `numbers` are the other attributes.
+        """
         draft = cls(lhs, **numbers)
         draft.check(lhs, rhs, draft.sparsity)
         wide = dtype or max(lhs.dtype, rhs.dtype, key=lambda d: d.bits)
         return cls(draft.contracted(lhs, rhs, wide), **numbers)
 
     def operations(self, operands: Sequence[AnyShape], result: AnyShape) -> int:
-        """Two for each product: a multiplication and an addition."""
+        """Counts two operations for each product: a multiplication and an addition."""
         return 2 * result.size * prod(operands[0].dims[d] for d in self.lhs_contracting_dims)
 
     def evaluate(self, lhs: np.ndarray, rhs: np.ndarray, *metadata: np.ndarray) -> np.ndarray:
-        """Computes the product in the accumulator's type; UnsupportedError for sparse operands."""
+        """Computes the sums in the type of `accumulator` and converts them to the declared dtype.
+        UnsupportedError for sparse operands.
+        """
         if self.sparsity:
             raise UnsupportedError("dot with sparsity is not implemented by the interpreter")
         return self.contract(lhs, rhs, self.shape.dtype)
 
     @classmethod
     def samples(cls):
-        """Products of several ranks and dtypes, also of mixed ones."""
+        """Dots of arrays of several ranks and dtypes, some with different dtypes of operands and result."""
 
         def made(lhs: Shape, rhs: Shape, dtype: Any = None, **numbers: Any):
             return (cls.of(lhs, rhs, dtype, **numbers), (lhs, rhs))
@@ -174,7 +181,7 @@ class Dot(Contraction):
 
 
 def _stored(shape: Shape, side: str, dimension: int, sparsity: tuple[Sparsity, ...]) -> int:
-    """The size that a dimension would have without sparsity."""
+    """The size of a dimension of the dense array: a sparse operand (`side`: L or R) stores fewer elements."""
     for s in sparsity:
         if s.operand == side and s.dimension == dimension:
             return shape.dims[dimension] * s.of // s.kept
@@ -182,7 +189,9 @@ def _stored(shape: Shape, side: str, dimension: int, sparsity: tuple[Sparsity, .
 
 
 def accumulator(dtype: DType) -> np.dtype:
-    """The type in which products are summed: exact enough, and fast in NumPy."""
+    """The type in which the interpreter sums products for a result of `dtype`: exact enough, and fast in
+    NumPy.
+    """
     if dtype.is_float and dtype.bits < 32:
         return np.dtype(np.float32)
     if dtype.is_pred or dtype.is_integer and dtype.bits < 8:
@@ -191,12 +200,16 @@ def accumulator(dtype: DType) -> np.dtype:
 
 
 def factor(x: np.ndarray, dtype: DType) -> np.ndarray:
-    """What products for a result of a type are of, in the type in which they are summed."""
+    """Converts an operand of products with results of type `dtype` to the type in which the products are
+    summed.
+    """
     return widened(x if dtype.is_inexact else convert(x, dtype)).astype(accumulator(dtype))
 
 
 def _small_complex(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Matrix products in order, with every product rounded, as in XLA: this matters where terms cancel."""
+    """Products of batches of complex matrices, summed in order of k with every product rounded, as in XLA.
+    This matters where terms cancel.
+    """
     (x, y), (u, v) = ((np.real(m), np.imag(m)) for m in (a, b))
     real = np.zeros((*a.shape[:2], b.shape[2]), x.dtype)
     imaginary = real.copy()

@@ -1,4 +1,4 @@
-"""Calls, loops, branches, effects."""
+"""Ops that call computations or functions, branch, loop, or order side effects."""
 
 from __future__ import annotations
 
@@ -31,17 +31,20 @@ from axla.ir.typed import op_of
 
 @op("while", operands="init", expensive=True, control=True)
 class While(Looping):
-    """Applies `body` to the value as long as `condition` of it is true, starting from the operand.
+    """Applies `body` to a value again and again while `condition` of the value is true. The first value is
+    the operand.
 
-    All three have one shape, which does not change from one iteration to the next. The result is what the
-    body gave last, or the operand when the condition is false at once.
+    Operand, parameters and result have the same shape, which does not change between iterations. The result
+    is the last value of the body, or the operand if the condition is false at first.
     """
 
     condition: Computation
     body: Computation
 
     def infer(self, init: AnyShape) -> AnyShape:
-        """Returns the operand's shape, which `body` must keep; `condition` must return pred[]."""
+        """Returns the operand's shape, which must also be that of the parameter and the result of `body`;
+        `condition` must return pred[].
+        """
         returns(self, accepts(self, self.condition, [init], "condition"), Shape(PRED), "condition")
         returns(self, accepts(self, self.body, [init], "body"), init, "body")
         return init.logical
@@ -64,10 +67,10 @@ class While(Looping):
     in_line=True,
 )  # fmt: skip
 class Conditional(Op):
-    """One of the branches, applied to its own operand; only that one runs.
+    """Runs one of the branches on the operand that belongs to it; the value is the result of the branch.
 
-    A pred chooses between the first branch (true) and the second; an s32 chooses by number, where what is
-    below 0 or past the end means the last one.
+    A pred index selects the first branch if true, else the second. An s32 index selects a branch by number,
+    counted from 0; an index out of range selects the last branch.
     """
 
     true_computation: Computation | None = None
@@ -76,11 +79,13 @@ class Conditional(Op):
 
     @property
     def branches(self) -> tuple[Computation, ...]:
-        """The branches in the order of operands: (true, false), or by index."""
+        """The branches in the order of their operands: true and false branch, or those of
+        `branch_computations`.
+        """
         return self.computations()
 
     def taken(self, index: np.ndarray) -> int:
-        """The number of the branch that runs."""
+        """The position in `branches` of the branch that a value of the branch index selects."""
         number, last = int(index), len(self.branches) - 1
         if index.dtype == np.bool_:
             return 0 if number else 1
@@ -96,7 +101,7 @@ class Conditional(Op):
             message = f"{'two' if by_pred else 'one or more'} branches are wanted, found {len(branches)}"
             self.reject("c2", message)
         if len(operands) != len(branches):
-            self.reject("c3", f"{len(branches)} branches take as many operands, found {len(operands)}")
+            self.reject("c3", f"{len(branches)} branches need as many operands, found {len(operands)}")
         for number, (branch, operand) in enumerate(zip(branches, operands, strict=True)):
             found = accepts(self, branch, [operand], f"branch {number}")
             returns(self, found, branches[0].root.shape, f"branch {number}")
@@ -104,7 +109,7 @@ class Conditional(Op):
 
     @classmethod
     def samples(cls):
-        """Two branches, chosen by a pred and by an s32."""
+        """A conditional with a pred index, and one with an s32 index, each with two branches."""
         double, half = (sample_of(name, OPS[name](), F32) for name in ("negate", "abs"))
         value = Shape(F32)
         return [
@@ -115,17 +120,19 @@ class Conditional(Op):
 
 @op("call", operands="*operands", expensive=True, mixes_floats=True, control=True, in_line=True)
 class Call(Composite):
-    """`to_apply`, applied to the operands.
+    """Applies the computation `to_apply` to the operands.
 
-    With `is_composite` it stands for an op of a frontend, named in the frontend attributes, which the
-    computation defines.
+    With `is_composite` the call stands for an op of a frontend, which the frontend attributes name. The
+    computation defines what the op computes.
     """
 
     to_apply: Computation
     is_composite: bool = False
 
     def infer(self, *operands: AnyShape) -> AnyShape:
-        """Returns the shape of `to_apply`'s root; its parameters must have the shapes of the operands."""
+        """Returns the shape of the root of `to_apply`, whose parameters must have the shapes of the
+        operands.
+        """
         return accepts(self, self.to_apply, operands).root.shape.logical
 
     @classmethod
@@ -136,9 +143,10 @@ class Call(Composite):
 
 @op("fusion", operands="*operands", expensive=True, mixes_floats=True, in_line=True)
 class Fusion(Calling):
-    """`calls`, applied to the operands: one kernel, as a compiler decided before.
+    """Applies the computation `calls` to the operands; the compiler that made the fusion planned it as one
+    kernel.
 
-    axla takes fusions of imported modules apart and decides anew.
+    axla inlines the fusions of imported modules and forms its own.
     """
 
     kind: FusionKind = attr(proto="fusion_kind")
@@ -146,7 +154,7 @@ class Fusion(Calling):
     calls: Computation = attr(always=True, default=None)
 
     def infer(self, *operands: AnyShape) -> AnyShape:
-        """Returns the shape of the root of `calls`; its parameters must have the shapes of the operands."""
+        """Returns the shape of the root of `calls`, whose parameters must have the shapes of the operands."""
         return accepts(self, self.calls, operands, "calls").root.shape.logical
 
     @classmethod
@@ -157,7 +165,7 @@ class Fusion(Calling):
 
 @op("custom-call", operands="*operands", effect="custom calls", expensive=True, mixes_floats=True)
 class CustomCall(External):
-    """Whatever the function named `custom_call_target` computes from the operands."""
+    """Calls the function that is registered as `custom_call_target` with the operands."""
 
     shape: AnyShape
     window: Window | None = None
@@ -174,47 +182,50 @@ class CustomCall(External):
     schedule: CustomCallSchedule = attr(default=CustomCallSchedule.NONE, proto="custom_call_schedule")
     api_version: ApiVersion = attr(default=ApiVersion.ORIGINAL, proto="custom_call_api_version")
     called_computations: tuple[Computation, ...] = ()
-    # Of axla, not of XLA: layout-normalization sets it. Operands and result are then arrays of the sizes in
-    # which they lie; the constraints are what the call declared, here the shape of its result.
+    # This attribute exists in axla only. The pass layout-normalization sets it when it rewrites operands and
+    # result as arrays with their dimensions in memory order; the layout constraints then hold the shapes that
+    # the call declared, and this attribute that of its result.
     result_layout_constraints: tuple[AnyShape, ...] | None = None
 
     in_order = True
 
     @property
     def side_effect(self) -> bool:
-        """Whether the call must not be removed, duplicated or reordered: what the program says."""
+        """Whether the call must not be removed, duplicated or reordered, as the program declares it."""
         return self.custom_call_has_side_effect
 
     def infer(self, *operands: AnyShape) -> AnyShape:
         """Returns the declared shape; layout constraints and aliases must fit the operands."""
         wanted = self.operand_layout_constraints
         if wanted is not None and len(wanted) != len(operands):
-            self.reject("c1", f"{len(wanted)} operand_layout_constraints for {len(operands)} operands")
+            self.reject("c1", f"{len(wanted)} operand_layout_constraints do not fit {len(operands)} operands")
         if self.result_layout_constraints is None:
             for number, (shape, operand) in enumerate(zip(wanted or operands, operands, strict=True)):
                 if shape.logical is not operand.logical:
                     found = f"operand {number} is {show(operand)}"
-                    self.reject("c2", f"{found}, its layout constraint is of {show(shape)}")
+                    self.reject("c2", f"{found}, but its layout constraint is {show(shape)}")
             for alias in self.output_to_operand_aliasing:
                 self._check_alias(alias, operands)
         return self.shape
 
     def _check_alias(self, alias: OutputAlias, operands: tuple[AnyShape, ...]) -> None:
-        """Arrays that share memory must have the same shape, as buffers or as values."""
+        """Rejects an alias of a result and an operand that does not exist, or of leaves with different
+        shapes. A buffer counts as its array.
+        """
         if not 0 <= alias.operand < len(operands):
-            self.reject("c3", f"aliases operand {alias.operand} of {len(operands)}")
+            self.reject("c3", f"an alias names operand {alias.operand} of only {len(operands)} operands")
         result = subshape(self.shape, alias.output)
         operand = subshape(operands[alias.operand], alias.index)
         places = [s.array if isinstance(s, BufferShape) else s for s in (result, operand)]
         if places[0].logical is not places[1].logical:
             place = f"operand {alias.operand} {alias.index}, {show(operand)}"
-            self.reject("c3", f"result {alias.output} is {show(result)} and cannot lie in {place}")
+            self.reject("c3", f"result {alias.output}, {show(result)}, cannot share the memory of {place}")
 
     examples = [example(Shape(F32, (3,)), Shape(S32), shape=Shape(F32, (3,)), custom_call_target="sample")]
 
 
 def call_site(inst: Instruction) -> CallSite:
-    """A custom call as data. Without layout constraints, arrays have the default layout."""
+    """Describes a custom call as data. Without layout constraints, arrays have the default layout."""
     op = op_of(inst, CustomCall)
     operands, result = tuple(o.shape.logical for o in inst.operands), inst.shape.logical
     if op.operand_layout_constraints is not None:
@@ -243,16 +254,16 @@ def call_site(inst: Instruction) -> CallSite:
 
 @op("opt-barrier", operands="operand", passes_on=True, in_line=True)
 class OptBarrier(Same):
-    """The operand itself, all its elements at once: no optimisation looks or moves anything across."""
+    """Returns its operand unchanged. No optimisation moves or simplifies instructions across the barrier."""
 
     examples = [example(Shape(F32, (3,))), example(TupleShape((Shape(F32), Shape(S32, (2,)))))]
 
 
 @op("after-all", operands="*tokens", structural=True)
 class AfterAll(Op):
-    """A token that is there when all operands are; with none, at once.
+    """A token that is available when all operands, which are tokens, are; without operands, at once.
 
-    Tokens order effects: what takes a token runs after what gave it.
+    Tokens order side effects: an op that takes a token runs after the op that returned it.
     """
 
     def infer(self, *tokens: AnyShape) -> AnyShape:
@@ -270,7 +281,7 @@ class AfterAll(Op):
 
 @op("add-dependency", operands="operand token", passes_on=True)
 class AddDependency(Op):
-    """The operand itself, available not before the token is there."""
+    """Returns its first operand unchanged, but not before the token is available."""
 
     def infer(self, operand: AnyShape, token: AnyShape) -> AnyShape:
         """Returns the shape of the first operand; the second must be a token."""

@@ -1,4 +1,6 @@
-"""Ops that change the element type: convert, bitcasts, reduce-precision, stochastic-convert."""
+"""Ops that change the element type or the precision: convert, bitcast-convert, bitcast, reduce-precision,
+stochastic-convert.
+"""
 
 from __future__ import annotations
 
@@ -15,16 +17,18 @@ from axla.ir.op import Op, example, op
 
 @op("convert", operands="operand")
 class Convert(Elementwise):
-    """The same number in another element type.
+    """Converts the numbers to another element type.
 
-    Floats to integers truncate, saturate, and take NaN to 0; integers to integers wrap; to pred: whether not
-    0.
+    Float to integer truncates and saturates, and NaN becomes 0. Integer to integer wraps. Conversion to pred
+    tests for `!= 0`.
     """
 
     shape: Shape
 
     def infer(self, operand: AnyShape) -> Shape:
-        """Returns the declared shape, which must have the operand's dims; complex becomes complex only."""
+        """Returns the declared shape, which must have the operand's dims. Complex numbers can be converted to
+        complex types only.
+        """
         (source,) = arrays(self, operand)
         if source.dims != self.shape.dims:
             self.reject("c1", f"{show(source)} cannot become {show(self.shape)}: dimensions differ")
@@ -34,7 +38,7 @@ class Convert(Elementwise):
         return self.shape
 
     def evaluate(self, operand: np.ndarray) -> np.ndarray:
-        """Converts as XLA does: what is out of an integer's range saturates, NaN becomes 0."""
+        """Converts as XLA does: numbers beyond the range of an integer type saturate, NaN becomes 0."""
         return casting.convert(operand, self.shape.dtype)
 
     examples = [
@@ -46,17 +50,18 @@ class Convert(Elementwise):
 
 @op("bitcast-convert", operands="operand", moves=True, keeps_order=True, in_line=True)
 class BitcastConvert(Op):
-    """The same bits as another element type.
+    """Reads the bits of the elements as elements of another type.
 
-    Between different widths the last dimension holds the parts of an element, the lowest first: f32[3]
-    becomes u8[3,4], and u8[3,4] becomes f32[3]. Complex numbers become complex ones only.
+    If the widths differ, an element of the wider type corresponds to several of the narrower type along the
+    last dimension, lowest bits first: f32[3] becomes u8[3,4], and u8[3,4] becomes f32[3]. Complex types can
+    be converted to complex types only.
     """
 
     shape: Shape
 
     def infer(self, operand: AnyShape) -> Shape:
-        """Returns the declared shape: of as many bits, with a last dimension more or less
-        where sizes differ.
+        """Returns the declared shape, which must have as many bits as the operand. If the element types
+        differ in width, the last dimension is added or dropped.
         """
         (source,) = arrays(self, operand)
         result = self.shape
@@ -69,11 +74,11 @@ class BitcastConvert(Op):
         elif of < to:
             wanted = source.dims[:-1] if source.rank and source.dims[-1] * of == to else None
         if result.dims != wanted:
-            self.reject("c2", f"{show(source)} of {of} bits cannot become {show(result)} of {to} bits")
+            self.reject("c2", f"{show(source)} ({of} bits each) cannot become {show(result)} ({to} bits)")
         return result
 
     def evaluate(self, operand: np.ndarray) -> np.ndarray:
-        """Reads the bits of the elements as the other dtype."""
+        """Reads the bits of the elements as elements of the declared dtype."""
         return casting.bitcast(operand, self.shape.dtype)
 
     examples = [
@@ -89,10 +94,10 @@ class BitcastConvert(Op):
 
 @op("bitcast", operands="operand", moves=True, passes_on=True, keeps_order=True, free=True)
 class Bitcast(Op):
-    """The memory of the operand, read as another shape and layout of the same number of bits.
+    """Reads the memory of the operand as an array of another shape and layout with the same number of bits.
 
-    Compilers make it, for reshapes and transposes that move nothing. Unlike bitcast-convert it is about
-    memory: the result depends on both layouts.
+    Compilers insert it for reshapes and transposes that move no element in memory. Unlike that of
+    bitcast-convert, its result depends on the layouts of operand and result.
     """
 
     shape: AnyShape
@@ -106,12 +111,12 @@ class Bitcast(Op):
         return self.shape
 
     def accessed(self, operands: Sequence[AnyShape], result: AnyShape) -> int:
-        """0: no memory is read or written."""
+        """Returns 0, since no memory is read or written."""
         return 0
 
     def evaluate(self, operand: np.ndarray) -> np.ndarray:
-        """The result for default layouts on both sides; other cases need the operand's layout, which arrays
-        do not have.
+        """Returns the result for default layouts of operand and result. A NumPy array has no HLO layout, so
+        that others cannot be evaluated here.
         """
         return casting.reinterpret(operand, array(self.shape))
 
@@ -123,27 +128,29 @@ class Bitcast(Op):
 
 @op("reduce-precision", operands="operand")
 class ReducePrecision(Elementwise):
-    """The operand rounded to a float with `exponent_bits` and `mantissa_bits`, in its own type.
+    """Rounds the operand to the precision of a float with `exponent_bits` and `mantissa_bits`. The element
+    type stays.
 
-    Rounds to nearest, ties to even. What is too large becomes an infinity, what is below the normal numbers
-    of that format a zero of the same sign; NaN stays. More bits than the type has change nothing.
+    Rounds to nearest, ties to even. Numbers too large for that format become infinities, numbers below its
+    normal numbers become zeros of the same sign, and NaN stays NaN. As many bits as the type has, or more,
+    change nothing.
     """
 
     exponent_bits: int
     mantissa_bits: int
 
     def infer(self, operand: AnyShape) -> Shape:
-        """Returns the operand's shape, which must be of floats."""
+        """Returns the operand's shape; the operand must be an array of floats."""
         (source,) = arrays(self, operand)
         if not source.dtype.is_float:
-            self.reject("c1", f"floating-point is wanted, found {show(source)}")
+            self.reject("c1", f"an array of floats is wanted, found {show(source)}")
         if self.exponent_bits < 1 or self.mantissa_bits < 0:
             found = f"exponent_bits={self.exponent_bits}, mantissa_bits={self.mantissa_bits}"
-            self.reject("c2", f"at least 1 and 0 bits are wanted, found {found}")
+            self.reject("c2", f"exponent_bits must be at least 1 and mantissa_bits at least 0, found {found}")
         return source.logical
 
     def evaluate(self, operand: np.ndarray) -> np.ndarray:
-        """Rounds to nearest, ties to even; values beyond the range become infinite or 0."""
+        """Rounds to nearest, ties to even; numbers beyond the range become infinities or zeros."""
         return casting.reduce_precision(operand, self.exponent_bits, self.mantissa_bits)
 
     examples = [
@@ -156,19 +163,21 @@ class ReducePrecision(Elementwise):
 
 @op("stochastic-convert", operands="operand random", mixes_floats=True)
 class StochasticConvert(Elementwise):
-    """Converts floats to integers, rounding away from zero with the probability of the part cut off.
+    """Converts floats to integers and rounds at random: away from zero with a probability equal to the
+    fraction, else towards zero.
 
-    `random` holds unsigned bits of the operand's width: an element is rounded away from zero where its
-    fraction, as such a number, is larger. Out of range saturates, NaN gives 0.
+    `random` holds unsigned integers of the operand's width, in bits. An element is rounded away from zero if
+    its fraction, times 2**width, is larger than the random integer. Numbers beyond the range saturate, NaN
+    becomes 0.
     """
 
     shape: Shape
 
     def infer(self, operand: AnyShape, random: AnyShape) -> Shape:
-        """Returns the declared shape; the random bits must be unsigned and as wide as the floats."""
+        """Returns the declared shape. The random integers must be unsigned and as wide as the floats."""
         source, bits = arrays(self, operand, random)
         if not source.dtype.is_float:
-            self.reject("c1", f"floating-point is wanted, found {show(source)}")
+            self.reject("c1", f"an array of floats is wanted, found {show(source)}")
         if not bits.dtype.is_unsigned or bits.dtype.bits != source.dtype.bits:
             message = f"unsigned random bits as wide as {show(source)} are wanted, found {show(bits)}"
             self.reject("c2", message)
@@ -177,7 +186,9 @@ class StochasticConvert(Elementwise):
         return self.shape
 
     def evaluate(self, operand: np.ndarray, random: np.ndarray) -> np.ndarray:
-        """Rounds by comparing what is cut off with the random bits."""
+        """Rounds by comparing the fraction of each element with its random integer; UnsupportedError for a
+        result that is not an integer.
+        """
         return casting.stochastic_convert(operand, random, self.shape.dtype)
 
     examples = [

@@ -1,4 +1,4 @@
-"""Sizes of dynamic dimensions as values."""
+"""Ops that read and set the sizes of dynamic dimensions."""
 
 from __future__ import annotations
 
@@ -18,18 +18,20 @@ def _one_dimension(self: Op, dimensions: tuple[int, ...], source: Shape) -> int:
 
 @op("get-dimension-size", operands="operand")
 class GetDimensionSize(Op):
-    """The size of a dimension, as s32: the actual one, where it is dynamic."""
+    """The size of dimension `dimensions[0]` of the operand, as s32[]. For a dynamic dimension this is the
+    size at run time, not the bound.
+    """
 
     dimensions: tuple[int, ...]
 
     def infer(self, operand: AnyShape) -> Shape:
-        """Returns s32[]; `dimensions` must name one dimension of the operand."""
+        """Returns s32[]; `dimensions` must hold one dimension of the operand."""
         (source,) = arrays(self, operand)
         _one_dimension(self, self.dimensions, source)
         return Shape(S32)
 
     def evaluate(self, operand: np.ndarray) -> np.ndarray:
-        """Returns the actual size, which the operand has in the interpreter."""
+        """Returns the size at run time: in the interpreter, dynamic arrays have their actual sizes."""
         return np.asarray(operand.shape[self.dimensions[0]], np.int32)
 
     examples = [example(Shape(F32, (2, 3)), dimensions=(1,))]
@@ -37,18 +39,20 @@ class GetDimensionSize(Op):
 
 @op("set-dimension-size", operands="operand size")
 class SetDimensionSize(Op):
-    """The operand with a dimension's size set: dynamic, up to its bound, or static at its bound.
+    """Sets the size of dimension `dimensions[0]`. The result has a dynamic dimension with the operand's size
+    as bound, or a static one if the size is the bound.
 
-    Elements beyond the size are not part of the value: later ops do not see them. A size greater than the
-    bound is the bound, a negative one is 0; a dimension made longer again has undefined elements there.
+    Elements beyond the size are not part of the value; later ops do not read them. A size above the bound is
+    clamped to the bound, a negative size to 0. If the dimension becomes longer, the new elements are
+    undefined.
     """
 
     shape: Shape
     dimensions: tuple[int, ...] = attr(required=True, default=())
 
     def infer(self, operand: AnyShape, size: AnyShape) -> Shape:
-        """Returns the declared shape, whose bounds must be the dims of the operand; the
-        size must be s32[].
+        """Returns the declared shape, which must have the operand's dims as bounds. The size must be
+        s32[].
         """
         source, scalar = arrays(self, operand, size)
         _one_dimension(self, self.dimensions, source)
@@ -56,15 +60,15 @@ class SetDimensionSize(Op):
             self.reject("c2", f"the size must be s32[], found {show(scalar)}")
         if self.shape.dims != source.dims or self.shape.dtype is not source.dtype:
             wanted = show(source)
-            self.reject("c3", f"the result is {show(self.shape)}, bounds {wanted} are wanted")
+            self.reject("c3", f"the result must have the bounds of {wanted}, found {show(self.shape)}")
         return self.shape
 
     def evaluate(self, operand: np.ndarray, size: np.ndarray) -> np.ndarray:
-        """Cuts the operand at the size, clamped to the bound, or fills up with zeros."""
+        """Clamps the size to the bound, then drops the elements beyond it, or appends zeros up to it."""
         at = self.dimensions[0]
         count = max(0, min(int(size), self.shape.dims[at]))
         if count > operand.shape[at]:
-            # What lies behind the actual size is not defined; zeros are as good as anything.
+            # Elements beyond the actual size are undefined; zeros are as good as any values.
             widths = [(0, count - n if d == at else 0) for d, n in enumerate(operand.shape)]
             return np.pad(operand, widths)
         return operand[(slice(None),) * at + (slice(0, count),)]

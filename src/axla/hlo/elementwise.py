@@ -47,21 +47,21 @@ Abs = unary(
     "abs",
     numeric.absolute,
     SIGNED,
-    "The magnitude |x|, of zeros too; the smallest integer is unchanged. Of a complex number its real "
-    "modulus.",
+    "The magnitude |x|; -0 becomes 0. The smallest integer is unchanged. For a complex number, its modulus, "
+    "which is real.",
     result=_real_of,
 )
 Negate = unary(
-    "negate", numeric.negate, ARITHMETIC, "-x: inverts the sign, of zeros and NaN too; integers wrap."
+    "negate", numeric.negate, ARITHMETIC, "-x: inverts the sign, also of zeros and NaN; integers wrap."
 )
 Sign = unary(
-    "sign", numeric.sign, SIGNED, "-1, 0 or 1; zeros of both signs and NaN stay. Of a complex number x / |x|."
+    "sign", numeric.sign, SIGNED, "-1, 0 or 1; -0 and NaN are unchanged. x / |x| for a complex number."
 )
 Ceil = unary(
     "ceil",
     rounded(np.ceil),
     FLOAT,
-    "The smallest whole number >= x; between -1 and 0 it is -0. Infinities and NaN are unchanged.",
+    "The smallest whole number >= x; -0 for -1 < x < 0. Infinities and NaN are unchanged.",
 )
 Floor = unary(
     "floor", rounded(np.floor), FLOAT, "The largest whole number <= x. -0, infinities and NaN are unchanged."
@@ -70,95 +70,98 @@ RoundNearestAfz = unary(
     "round-nearest-afz",
     numeric.round_away,
     FLOAT,
-    "The nearest whole number, halves away from zero; the sign is kept.",
+    "The nearest whole number, halves rounded away from zero. The sign is kept, also for zeros.",
 )
 RoundNearestEven = unary(
     "round-nearest-even",
     rounded(np.rint),
     FLOAT,
-    "The nearest whole number, halves to the even one; the sign is kept.",
+    "The nearest whole number, halves rounded to the even one. The sign is kept, also for zeros.",
 )
 IsFinite = unary(
     "is-finite", numeric.is_finite, FLOAT, "Whether x is neither infinite nor NaN.", result=_pred_of
 )
-Not = unary("not", rounded(np.invert), LOGICAL, "Inverts every bit; of pred the logical not.")
-Popcnt = unary("popcnt", bits.population_count, INTEGER, "The number of bits that are one.")
+Not = unary("not", rounded(np.invert), LOGICAL, "Inverts every bit; for pred, the logical not.")
+Popcnt = unary("popcnt", bits.population_count, INTEGER, "The number of one bits.")
 CountLeadingZeros = unary(
     "count-leading-zeros",
     bits.count_leading_zeros,
     INTEGER,
-    "The number of zero bits above the highest one bit; of 0 the width.",
+    "The number of zero bits above the highest one bit; the width for 0.",
 )
-Real = unary("real", numeric.real, INEXACT, "The real part; a real number itself.", result=_real_of)
+Real = unary("real", numeric.real, INEXACT, "The real part; a real number is unchanged.", result=_real_of)
 Imag = unary("imag", numeric.imag, INEXACT, "The imaginary part; 0 for a real number.", result=_real_of)
 
 
 # Two operands
 
-Add = symmetric("add", rounded(np.add), ANY, "x + y; integers wrap; of pred the logical or.", identity=0)
+Add = symmetric("add", rounded(np.add), ANY, "x + y; integers wrap; the logical or for pred.", identity=0)
 Subtract = binary("subtract", rounded(np.subtract), ARITHMETIC, "x - y; integers wrap.")
 Multiply = symmetric(
-    "multiply", numeric.multiply, ANY, "x * y; integers wrap; of pred the logical and.", identity=1
+    "multiply", numeric.multiply, ANY, "x * y; integers wrap; the logical and for pred.", identity=1
 )
 Divide = binary(
     "divide",
     numeric.divide,
     ARITHMETIC,
-    "x / y. Integers round towards zero; by zero all bits are one, and the smallest by -1 is itself.",
+    "x / y. Integers: rounded towards zero; x / 0 has all bits set; the smallest integer / -1 is itself.",
     expensive=True,
 )
 Remainder = binary(
     "remainder",
     numeric.remainder,
     REAL_ARITHMETIC,
-    "x - y * trunc(x / y), with the sign of x; NaN for y = 0 and infinite x; for integers and y = 0 it is x.",
+    "x - y * trunc(x / y), with the sign of x. Floats: NaN if y = 0 or x is infinite. Integers: x if y = 0.",
     expensive=True,
 )
-Maximum = symmetric("maximum", numeric.maximum, REAL, "The larger one; NaN if either is NaN.")
-Minimum = symmetric("minimum", numeric.minimum, REAL, "The smaller one; NaN if either is NaN.")
+Maximum = symmetric("maximum", numeric.maximum, REAL, "The larger operand; NaN if either is NaN.")
+Minimum = symmetric("minimum", numeric.minimum, REAL, "The smaller operand; NaN if either is NaN.")
 And = symmetric("and", rounded(np.bitwise_and), LOGICAL, "x and y, bit by bit.", identity=-1)
 Or = symmetric("or", rounded(np.bitwise_or), LOGICAL, "x or y, bit by bit.", identity=0)
 Xor = symmetric("xor", rounded(np.bitwise_xor), LOGICAL, "x exclusive or y, bit by bit.", identity=0)
-ShiftLeft = binary("shift-left", bits.shift_left, INTEGER, "x * 2^y, wrapping; 0 if y >= the width.")
+ShiftLeft = binary("shift-left", bits.shift_left, INTEGER, "x << y; 0 if y, as unsigned, >= the width.")
 ShiftRightLogical = binary(
     "shift-right-logical",
     bits.shift_right_logical,
     INTEGER,
-    "x shifted right by y bits; zeros come in; 0 if y is not less than the width.",
+    "x shifted right by y bits, with zeros from the left; 0 if y, as unsigned, is at least the width.",
 )
 ShiftRightArithmetic = binary(
     "shift-right-arithmetic",
     bits.shift_right_arithmetic,
     INTEGER,
-    "x shifted right by y bits; copies of the top bit come in.",
+    "x shifted right by y bits, with copies of the highest bit from the left, also for unsigned types.",
 )
 Mulhi = binary(
     "mulhi",
     bits.multiply_high,
     INTEGER,
-    "The upper half of x * y, computed in twice the width.",
+    "The upper half of the product x * y, which has twice the width of the operands.",
     commutative=True,
 )
 Complex = binary(
     "complex", complex.joined, PARTS, "The complex number lhs + i rhs.", result=COMPLEX_OF.__getitem__
 )
 
-# Irregular ones
+# Ops with a class of their own
 
 
 @op("compare", operands="lhs rhs")
 class Compare(Elementwise):
-    """Whether `lhs` stands in relation `direction` to `rhs`, as pred.
+    """Whether `lhs` is in the relation `direction` to `rhs`, as pred.
 
-    Comparisons with NaN are false, except NE; -0 equals 0. With type TOTALORDER floats are ordered by their
-    bits: -NaN < -inf < ... < -0 < 0 < ... < inf < NaN. Complex numbers have EQ and NE only.
+    If an operand is NaN, NE is true and the others are false; -0 equals 0. With type TOTALORDER, floats are
+    ordered by sign and magnitude: -NaN < -inf < ... < -0 < 0 < ... < inf < NaN. Complex numbers can be
+    compared by EQ and NE only.
     """
 
     direction: Direction = attr(proto="comparison_direction")
     type: CompareType | None = attr(default=None, proto="comparison_type")
 
     def infer(self, lhs: AnyShape, rhs: AnyShape) -> Shape:
-        """Returns pred of the operands' dims; complex numbers have no order."""
+        """Returns the operands' dims with the dtype pred. Rejects an order of complex numbers, and a `type`
+        that does not fit the operands.
+        """
         shapes = arrays(self, lhs, rhs)
         dtype = same_dtype(self, shapes)
         if dtype.is_complex and self.direction not in (Direction.EQ, Direction.NE):
@@ -170,11 +173,11 @@ class Compare(Elementwise):
 
     @property
     def is_total_order(self) -> bool:
-        """Whether floats are in total order: -NaN < -inf < -0 < 0 < inf < NaN."""
+        """Whether floats are compared in total order: -NaN < -inf < -0 < 0 < inf < NaN."""
         return self.type is CompareType.TOTAL_ORDER
 
     def evaluate(self, lhs: np.ndarray, rhs: np.ndarray) -> np.ndarray:
-        """Compares element by element; without total order each comparison but NE is false for NaN."""
+        """Compares element by element. Without total order, a comparison with NaN is false except for NE."""
         if self.is_total_order and numeric.kind(lhs) == "float":
             lhs, rhs = numeric.total_order_key(lhs), numeric.total_order_key(rhs)
         return np.asarray(_COMPARE[self.direction](numeric.widened(lhs), numeric.widened(rhs)), np.bool_)
@@ -202,7 +205,7 @@ def _accepts_type(type_: CompareType, dtype: DType) -> bool:
 
 @op("select", operands="pred on_true on_false")
 class Select(Elementwise):
-    """`on_true[i]` where `pred[i]`, else `on_false[i]`; a scalar `pred` chooses for all."""
+    """`on_true[i]` where `pred[i]` is true, else `on_false[i]`. A scalar `pred` selects for all elements."""
 
     def infer(self, pred: AnyShape, on_true: AnyShape, on_false: AnyShape) -> Shape:
         """Returns the shape of `on_true` and `on_false`; `pred` must have their dims or be a scalar."""
@@ -211,11 +214,11 @@ class Select(Elementwise):
             self.reject("c1", f"the first operand must be pred, found {show(chooser)}")
         result = same_dims(self, (first, second), same_dtype(self, (first, second)))
         if chooser.dims and chooser.dims != result.dims:
-            self.reject("c2", f"{show(chooser)} must be a scalar or have the dimensions of {show(result)}")
+            self.reject("c2", f"pred must be a scalar or have the dims {result.dims}, found {show(chooser)}")
         return result
 
     def evaluate(self, pred: np.ndarray, on_true: np.ndarray, on_false: np.ndarray) -> np.ndarray:
-        """Chooses element by element, or all by a scalar."""
+        """Selects element by element; a scalar `pred` selects for all elements."""
         return np.where(pred, on_true, on_false)
 
     examples = [
@@ -229,11 +232,12 @@ class Select(Elementwise):
 class Clamp(Elementwise):
     """minimum(maximum(min, operand), max).
 
-    Scalar bounds hold for all elements. NaN in any of the three gives NaN; where min is above max, max wins.
+    A scalar bound applies to all elements. The result is NaN if any operand is NaN, and `max` if `min` is
+    above `max`.
     """
 
     def infer(self, low: AnyShape, operand: AnyShape, high: AnyShape) -> Shape:
-        """Returns the operand's shape; each bound must have the same shape or be a scalar."""
+        """Returns the operand's shape; each bound must have that shape or be a scalar."""
         shapes = arrays(self, low, operand, high)
         dtype = same_dtype(self, shapes, REAL)
         return same_dims(

@@ -1,6 +1,7 @@
-"""Families: what related ops share, so that declaring one more takes one line.
+"""Base classes of related ops, checks of operands that they share, and functions that declare elementwise ops
+in one line:
 
-Abs = unary("abs", numeric.absolute, SIGNED, "|x|; of a complex number its magnitude.", result=real_of)
+    Abs = unary("abs", numeric.absolute, SIGNED, "|x|; of a complex number its magnitude.", result=real_of)
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ from axla.ir.op import Op, op, reject
 
 @dataclass(frozen=True, slots=True)
 class Accepts:
-    """A set of element types, with its name for error messages."""
+    """A set of element types: `test` tells whether a type is in it, `wanted` describes it in error messages,
+    and `samples` are some of its types for tests.
+    """
 
     test: Callable[[DType], bool]
     wanted: str
@@ -46,7 +49,9 @@ COMPLEX_OF = {F32: C64, F64: C128}
 
 
 def arrays(self: Op, *operands: AnyShape) -> tuple[Shape, ...]:
-    """The operands as array shapes; ShapeError with op and operand where one is not an array."""
+    """The operands' shapes, all of which must be arrays. ShapeError, with the op and the number of the
+    operand, for one that is not.
+    """
     for number, operand in enumerate(operands):
         if not isinstance(operand, Shape):
             self.reject("array", f"operand {number} must be an array, found {show(operand)}")
@@ -54,33 +59,33 @@ def arrays(self: Op, *operands: AnyShape) -> tuple[Shape, ...]:
 
 
 def are_different(dimensions: Sequence[int], rank: int) -> bool:
-    """Whether these are distinct dimensions of an array."""
+    """Whether these numbers are distinct dimensions of an array of this rank."""
     return len(set(dimensions)) == len(dimensions) and all(0 <= d < rank for d in dimensions)
 
 
 def are_increasing(dimensions: Sequence[int], rank: int) -> bool:
-    """Whether these are distinct dimensions of an array, in ascending order."""
+    """Whether these numbers are distinct dimensions of an array of this rank, in ascending order."""
     return list(dimensions) == sorted(dimensions) and are_different(dimensions, rank)
 
 
 def fits_in(sizes: Sequence[int], dims: Sequence[int]) -> bool:
-    """Whether a window of these sizes fits in an array."""
+    """Whether a window of these sizes fits in an array of sizes `dims`."""
     return len(sizes) == len(dims) and all(0 <= n <= d for n, d in zip(sizes, dims, strict=True))
 
 
 def joined(shapes: Sequence[AnyShape]) -> AnyShape:
-    """A single shape as it is, several as a tuple."""
+    """The shape of one result as it is, or the tuple of several, without layouts."""
     return shapes[0].logical if len(shapes) == 1 else TupleShape([s.logical for s in shapes])
 
 
 def label(self: Op) -> str:
-    """The opcode as it is spelled in constraint labels."""
+    """The opcode with underscores, as the labels of error messages have it."""
     return self.opcode.replace("-", "_")
 
 
 def same_dims(self: Op, operands: Sequence[Shape], dtype: DType) -> Shape:
-    """The common dimensions of operands, as a shape of `dtype`; a dimension is dynamic if it is in any
-    operand.
+    """The dims that the operands share, with element type `dtype`. A dimension is dynamic if it is dynamic in
+    any operand. Rejects operands with different dims.
     """
     first = operands[0]
     dims, dynamic = first.dims, first.dynamic
@@ -97,7 +102,9 @@ def same_dims(self: Op, operands: Sequence[Shape], dtype: DType) -> Shape:
 
 
 def _known_dims(first: Shape, second: Shape) -> Shape | None:
-    """The sizes of two shapes that agree except where one of them is unbounded, `?`."""
+    """The dims of two shapes that agree except where one of them has an unbounded dimension, `?`: there the
+    size of the other one. None if they do not agree.
+    """
     if first.rank != second.rank or not (first.is_unbounded or second.is_unbounded):
         return None
     dims, dynamic = list(first.dims), list(first.dynamic)
@@ -110,7 +117,9 @@ def _known_dims(first: Shape, second: Shape) -> Shape | None:
 
 
 def same_dtype(self: Op, operands: Sequence[Shape], accepts: Accepts = ANY) -> DType:
-    """The common element type of operands."""
+    """The element type that the operands share. Rejects operands with different types, or with a type that
+    `accepts` does not contain.
+    """
     dtype = operands[0].dtype
     for operand in operands[1:]:
         if operand.dtype is not dtype:
@@ -122,7 +131,7 @@ def same_dtype(self: Op, operands: Sequence[Shape], accepts: Accepts = ANY) -> D
 
 
 class Same(Op):
-    """An op whose value is its operand."""
+    """The base of ops that return their operand."""
 
     __slots__ = ()
 
@@ -136,17 +145,19 @@ class Same(Op):
 
 
 class PartOfOperand(Op):
-    """An op that reads only those elements of its first operand that it returns."""
+    """The base of ops that read only those elements of the first operand that they return."""
 
     __slots__ = ()
 
     def accessed(self, operands: Sequence[AnyShape], result: AnyShape) -> int:
-        """The bytes of the result twice, read and written, and those of the other operands."""
+        """Counts the bytes of the result twice, since they are read and written, and those of the operands
+        after the first.
+        """
         return 2 * result.byte_size + sum(shape.byte_size for shape in operands[1:])
 
 
 class Elementwise(Op):
-    """result[i] = function(operands[i]...)."""
+    """The base of elementwise ops: result[i] = function(operands[i]...)."""
 
     __slots__ = ()
     elementwise = True
@@ -155,26 +166,28 @@ class Elementwise(Op):
     function: Callable[..., np.ndarray] | None = None
 
     def infer(self, *operands: AnyShape) -> Shape:
-        """Returns the operands' dims with the result's dtype; operands must agree in dims and dtype."""
+        """Returns the operands' dims with the dtype of the result. The operands must have the same dims and
+        the same dtype.
+        """
         shapes = arrays(self, *operands)
         cls = type(self)
         dtype = same_dtype(self, shapes, cls.accepts)
         return same_dims(self, shapes, dtype if cls.result is None else cls.result(dtype))
 
     def operations(self, operands: Sequence[AnyShape], result: AnyShape) -> int:
-        """One for each element."""
+        """Counts one operation for each element."""
         return result.size
 
     def evaluate(self, *operands: np.ndarray) -> np.ndarray:
-        """Applies the NumPy function of the class; UnsupportedError for a class without one."""
+        """Applies the NumPy function of the class; UnsupportedError if the class has none."""
         function = type(self).function
         if function is None:
-            raise UnsupportedError(f"the interpreter does not implement {self.opcode}: it has no evaluate")
+            raise UnsupportedError(f"the interpreter cannot run {self.opcode}: the op has no evaluate")
         return function(*operands)
 
     @classmethod
     def samples(cls) -> list[tuple[Op, tuple[AnyShape, ...]]]:
-        """Matrices and scalars of each dtype that stands for those accepted."""
+        """The examples of the class, or else matrices and scalars of each sample dtype in `accepts`."""
         if cls.examples:
             return super().samples()
         count = len(cls.operand_names)
@@ -200,22 +213,24 @@ def _declare(
 
 
 def unary(opcode: str, function: Callable, accepts: Accepts, doc: str, **facts: Any) -> Any:
-    """Declares an elementwise op of one operand; `result` maps the operand's element type to the result's."""
+    """Declares an elementwise op with one operand. `result` maps the operand's element type to that of the
+    result.
+    """
     return _declare(opcode, "operand", function, accepts, doc, facts)
 
 
 def transcendental(opcode: str, function: Callable, doc: str, *, accepts: Accepts = INEXACT) -> Any:
-    """Declares an elementwise function of one operand with approximate results."""
+    """Declares an elementwise function of one operand whose results are approximations."""
     return _declare(opcode, "operand", function, accepts, doc, {"expensive": True, "transcendental": True})
 
 
 def binary(opcode: str, function: Callable, accepts: Accepts, doc: str, **facts: Any) -> Any:
-    """Declares an elementwise op of two operands of one element type."""
+    """Declares an elementwise op with two operands of the same element type."""
     return _declare(opcode, "lhs rhs", function, accepts, doc, facts)
 
 
 def symmetric(opcode: str, function: Callable, accepts: Accepts, doc: str, **facts: Any) -> Any:
-    """Declares an elementwise op of two operands that is commutative and associative."""
+    """Declares a commutative and associative elementwise op with two operands of the same element type."""
     return _declare(
         opcode, "lhs rhs", function, accepts, doc, {"commutative": True, "associative": True, **facts}
     )

@@ -1,4 +1,4 @@
-"""gather and scatter: windows of an array at positions given by an array of indices."""
+"""gather and scatter, which read and write windows of an array at indices that are data."""
 
 from __future__ import annotations
 
@@ -20,19 +20,25 @@ T = TypeVar("T")
 _SOMEWHERE_OUTSIDE = 1 << 62
 
 Places = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]
-"""Dimensions of the operand: of components of index vectors, and batching ones; the latter of the indices."""
+"""The dimensions of the operand that the components of index vectors index, its batching dimensions, and the
+batching dimensions of the indices.
+"""
 
 
 @op("gather", operands="operand start_indices", moves=True, message="gather_dimension_numbers", in_line=True)
 class Gather(PartOfOperand):
-    """Windows of `slice_sizes` of the operand, one for each index vector of `start_indices`.
+    """Reads one window of `slice_sizes` of the operand for each index vector of `start_indices`.
 
-    Dimension `index_vector_dim` of the indices holds vectors (at the rank of the indices: each number is a
-    vector of its own); component k is the start in dimension `start_index_map[k]`, and other dimensions start
-    at 0. Starts are clamped so that the window lies inside. Result dimensions `offset_dims` run over the
-    window without `collapsed_slice_dims` and `operand_batching_dims` (of size 1 there); the others run over
-    the index vectors. In a batching dimension the window starts at the index vector's own place along the
-    dimension of the indices that is paired with it. `indices_are_sorted` is a promise that changes no result.
+    Dimension `index_vector_dim` of the indices holds the components of the index vectors. If it equals the
+    rank of the indices, each index is a vector of one component. Component k is the start of the window in
+    dimension `start_index_map[k]` of the operand. In the batching dimension `operand_batching_dims[k]` the
+    start is the position of the index vector along dimension `start_indices_batching_dims[k]` of the indices.
+    In other dimensions the start is 0. Starts are clamped so that the window lies within the operand.
+
+    The result dimensions `offset_dims` are those of the window, without `collapsed_slice_dims` and
+    `operand_batching_dims`, in which the window has size 1. The other result dimensions are those of the
+    indices without `index_vector_dim`. `indices_are_sorted` is a promise of the program that does not change
+    the result.
     """
 
     offset_dims: tuple[int, ...]
@@ -46,17 +52,19 @@ class Gather(PartOfOperand):
 
     @property
     def places(self) -> Places:
-        """The corresponding dimensions of operand and indices."""
+        """The dimensions that connect operand and indices: `start_index_map` and the batching dimensions of
+        both.
+        """
         return self.start_index_map, self.operand_batching_dims, self.start_indices_batching_dims
 
     @property
     def dropped(self) -> tuple[int, ...]:
-        """The operand dimensions that windows do not have."""
+        """The dimensions of the operand that the windows in the result do not have."""
         return (*self.collapsed_slice_dims, *self.operand_batching_dims)
 
     def arranged(self, inner: Sequence[T], outer: Sequence[T]) -> list[T]:
-        """A property of window dimensions and index dimensions, arranged in the order of the result's
-        dimensions.
+        """Merges a list with one entry per dimension of the window in the result (`inner`) and one with an
+        entry per dimension of the index vectors (`outer`) into the order of the result's dimensions.
         """
         found = list(outer)
         for at, value in zip(self.offset_dims, inner, strict=True):
@@ -64,7 +72,9 @@ class Gather(PartOfOperand):
         return found
 
     def infer(self, operand: AnyShape, start_indices: AnyShape) -> Shape:
-        """Returns the batch dimensions of the indices, with the window's at `offset_dims`."""
+        """Returns the shape of the index vectors, with the dimensions of the window inserted at
+        `offset_dims`.
+        """
         source, indices = arrays(self, operand, start_indices)
         dropped = self.dropped
         batch = _check_indices(self, source, indices, self.places)
@@ -90,7 +100,7 @@ class Gather(PartOfOperand):
         return source.with_dims([size for size, _ in result], [dynamic for _, dynamic in result])
 
     def evaluate(self, operand: np.ndarray, start_indices: np.ndarray) -> np.ndarray:
-        """Takes the windows; starts are clamped so that each lies within the operand."""
+        """Reads the windows. Starts are clamped so that each window lies within the operand."""
         sizes = [min(n, d) for n, d in zip(self.slice_sizes, operand.shape, strict=True)]
         starts = window_starts(start_indices, self.index_vector_dim, operand.ndim, self.places)
         batch, last = starts.shape[:-1], np.array(operand.shape, np.int64) - np.array(sizes, np.int64)
@@ -114,16 +124,17 @@ class Gather(PartOfOperand):
 
 @op("scatter", operands="*operands", expensive=True, message="scatter_dimension_numbers", updates=True)
 class Scatter(Op):
-    """The operands, with windows combined with `updates` by `to_apply` at the places that the indices give.
+    """Combines `updates` with windows of the operands by `to_apply`, at positions that the indices determine.
 
-    Operands: n arrays, the indices, n updates. Dimensions `update_window_dims` of an update run over the
-    window, the others over index vectors. The attributes are those of gather under other names. Windows are
-    applied in row-major order of index vectors; `to_apply` takes the n elements that are there and the n
-    updates. `unique_indices` and `indices_are_sorted` are promises.
+    The operands are n arrays, the indices, and n updates; the result is the n arrays, changed. The dimensions
+    `update_window_dims` of an update are those of the window; its other dimensions are those of the indices
+    without `index_vector_dim`. The remaining attributes correspond to those of gather. Windows are applied in
+    row-major order of index vectors. `to_apply` takes n elements of the arrays and n elements of the updates.
+    `unique_indices` and `indices_are_sorted` are promises of the program.
 
-    A window that does not lie inside as a whole is skipped as a whole. So does XLA, on every backend; the
-    text on operation semantics, and StableHLO's specification, say otherwise: element by element, each update
-    whose own index is valid would be applied.
+    A window that does not lie within the operand is skipped as a whole. All backends of XLA do the same,
+    although its page on operation semantics and StableHLO's specification say that each update whose own
+    index is valid is applied.
     """
 
     update_window_dims: tuple[int, ...]
@@ -138,23 +149,27 @@ class Scatter(Op):
 
     @property
     def places(self) -> Places:
-        """The corresponding dimensions of operands and indices."""
+        """The dimensions that connect operands and indices: `scatter_dims_to_operand_dims` and the batching
+        dimensions of both.
+        """
         return self.scatter_dims_to_operand_dims, self.input_batching_dims, self.scatter_indices_batching_dims
 
     @property
     def dropped(self) -> tuple[int, ...]:
-        """The operand dimensions that updates do not have."""
+        """The dimensions of the operands that updates do not have."""
         return (*self.inserted_window_dims, *self.input_batching_dims)
 
     def window_sizes(self, rank: int, update: Sequence[int]) -> tuple[int, ...]:
-        """The sizes of windows in operands of this rank, given those of updates: 1 for dimensions that
-        updates do not have.
+        """The size of a window in each dimension of an operand of this rank, for updates of sizes `update`; 1
+        in the dimensions that updates do not have.
         """
         sizes = iter([update[d] for d in self.update_window_dims])
         return tuple(1 if d in self.dropped else next(sizes) for d in range(rank))
 
     def infer(self, *operands: AnyShape) -> AnyShape:
-        """Returns the operands' shapes; updates must fit them, and `to_apply` must combine their scalars."""
+        """Returns the shapes of the arrays. The updates must fit the arrays, and `to_apply` must combine
+        scalars of their element types.
+        """
         shapes = arrays(self, *operands)
         count = len(shapes) // 2
         if len(shapes) % 2 == 0 or not count:
@@ -163,7 +178,7 @@ class Scatter(Op):
         for source, update in zip(sources, updates, strict=True):
             self._check_update(source, indices, update)
             if source.dims != sources[0].dims or update.dims != updates[0].dims:
-                message = f"arrays and updates must have the same dimensions each, found {show(shapes)}"
+                message = f"all arrays must have the same dims, and all updates, found {show(shapes)}"
                 self.reject("c2", message)
         accepts_scalars(
             self, self.to_apply, [s.dtype for s in (*sources, *updates)], [s.dtype for s in sources]
@@ -194,12 +209,12 @@ class Scatter(Op):
             self.reject("c8", message)
 
     def operations(self, operands: Sequence[AnyShape], result: AnyShape) -> int:
-        """One for each element of the updates."""
+        """Counts one operation for each element of an update."""
         return operands[-1].size
 
     def accessed(self, operands: Sequence[AnyShape], result: AnyShape) -> int:
-        """The bytes of the indices, and three times those of the updates: operands are read and written
-        there.
+        """Counts the bytes of the indices, and those of the updates three times: updates are read, and as
+        many elements of the operands are read and written.
         """
         indices, *updates = operands[len(operands) // 2 :]
         return indices.byte_size + 3 * sum(shape.byte_size for shape in updates)
@@ -207,8 +222,8 @@ class Scatter(Op):
     def windows(
         self, dims: Sequence[int], indices: np.ndarray, update: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, tuple[int, ...]]:
-        """The start of each window (row-major over index vectors), the updates of the windows in the same
-        order, and the window size in each dimension.
+        """For an operand of sizes `dims`: the start of each window, in row-major order of index vectors; the
+        update of each window, in the same order; and the size of a window in each dimension.
         """
         starts = window_starts(indices, self.index_vector_dim, len(dims), self.places)
         outer = [d for d in range(update.ndim) if d not in self.update_window_dims]
@@ -219,7 +234,7 @@ class Scatter(Op):
 
     @classmethod
     def samples(cls):
-        """Updates of rows, of one window, and of batches."""
+        """Updates of rows, an update of a single window, and updates with a batching dimension."""
         add = sample_reducer("add", F32)
         rows = cls((1,), (0,), (0,), index_vector_dim=1, to_apply=add)
         whole = cls((0, 1), (), (0, 1), index_vector_dim=0, to_apply=add)
@@ -232,8 +247,8 @@ class Scatter(Op):
 
 
 def _check_indices(self: Gather | Scatter, source: Shape, indices: Shape, places: Places) -> list[int]:
-    """The dimensions of the indices that run over index vectors; rejects attributes that do not fit
-    together.
+    """The dimensions of the indices without the index vector dimension. Rejects attributes that do not fit
+    the shapes of operand and indices.
     """
     at, (index_map, source_batch, indices_batch) = self.index_vector_dim, places
     if not indices.dtype.is_integer:
@@ -243,7 +258,7 @@ def _check_indices(self: Gather | Scatter, source: Shape, indices: Shape, places
     length = indices.dims[at] if at < indices.rank else 1
     if len(index_map) != length:
         vectors = f"index vectors of {show(indices)} have {length} components"
-        self.reject("i3", f"{vectors}, mapped to dimensions {index_map}")
+        self.reject("i3", f"{vectors}, but are mapped to dimensions {index_map}")
     mapped = (*index_map, *source_batch)
     if not are_different(mapped, source.rank):
         self.reject("i4", f"indexed dimensions {mapped} are not different dimensions of {show(source)}")
@@ -252,12 +267,14 @@ def _check_indices(self: Gather | Scatter, source: Shape, indices: Shape, places
     for a, b in zip(source_batch, indices_batch, strict=True):
         if not 0 <= b < indices.rank or b == at or source.dims[a] != indices.dims[b]:
             both = f"batching dimension {a} of {show(source)} and {b} of {show(indices)}"
-            self.reject("i6", f"{both} must have one size")
+            self.reject("i6", f"{both} must have the same size")
     return [d for d in range(indices.rank) if d != at]
 
 
 def window_starts(indices: np.ndarray, vector_dim: int, rank: int, places: Places) -> np.ndarray:
-    """Shape (*index vectors, rank): where each window starts, before any clamping."""
+    """The start of each window in each dimension of the operand, not clamped: an array of the shape of the
+    index vectors with one more dimension of size `rank`.
+    """
     index_map, source_batch, indices_batch = places
     wide = np.minimum(indices.astype(np.uint64), _SOMEWHERE_OUTSIDE) if indices.dtype.kind == "u" else indices
     vectors = np.minimum(np.asarray(wide).astype(np.int64), _SOMEWHERE_OUTSIDE)
@@ -273,8 +290,8 @@ def window_starts(indices: np.ndarray, vector_dim: int, rank: int, places: Place
 
 
 def window_places(starts: np.ndarray, sizes: Sequence[int]) -> tuple[np.ndarray, ...]:
-    """For each operand dimension, the positions of all window elements: (windows..., elements of a
-    window...).
+    """For each dimension of the operand, an array of the positions of all elements of all windows. Its
+    dimensions are those of `starts` but the last, then those of a window.
     """
     rank, batch = len(sizes), starts.shape[:-1]
     return tuple(

@@ -1,4 +1,4 @@
-"""fft, cholesky, triangular-solve, batch normalisation."""
+"""Ops of linear algebra: fft, cholesky, triangular-solve, and batch normalization."""
 
 from __future__ import annotations
 
@@ -20,31 +20,34 @@ _PRODUCTS_OF_COMPLEX = 4
 
 @op("fft", operands="operand", expensive=True)
 class Fft(Op):
-    """The discrete Fourier transform over the last dimensions, forward or inverse, complex or real.
+    """The discrete Fourier transform over the last dimensions: forward (FFT), inverse (IFFT), real to complex
+    (RFFT) or complex to real (IRFFT).
 
-    RFFT keeps the first n / 2 + 1 frequencies of the last dimension, IRFFT takes these and must be told n:
-    `fft_length` has the lengths of the signal, for up to three dimensions. Inverse transforms divide by the
-    number of elements.
+    `fft_length` holds the lengths of the signal in one to three last dimensions. The result of RFFT and the
+    operand of IRFFT have n / 2 + 1 frequencies in the last dimension for a length n. Inverse transforms
+    divide by the number of elements of the signal.
     """
 
     fft_type: FftType
     fft_length: tuple[int, ...]
 
     def infer(self, operand: AnyShape) -> Shape:
-        """Returns the operand's shape with the dtype and last dimensions that the kind of transform gives."""
+        """Returns the operand's shape with the dtype and the sizes of the last dimensions that result from
+        `fft_type`.
+        """
         (source,) = arrays(self, operand)
         lengths, rank = self.fft_length, len(self.fft_length)
         real = self.fft_type is FftType.RFFT
         if not 1 <= rank <= 3 or rank > source.rank or any(n < 0 for n in lengths):
-            self.reject("c1", f"fft_length={lengths} must be one to three lengths of {show(source)}")
+            self.reject("c1", f"fft_length={lengths} must be 1 to 3 lengths for {show(source)}")
         if source.dtype not in ((F32, F64) if real else (C64, C128)):
-            message = f"{self.fft_type} takes {'f32 or f64' if real else 'c64 or c128'}, found {show(source)}"
+            message = f"{self.fft_type} needs {'f32 or f64' if real else 'c64 or c128'}, found {show(source)}"
             self.reject("c2", message)
         halved = (*lengths[:-1], lengths[-1] // 2 + 1 if lengths[-1] else 0)
         wanted = halved if self.fft_type is FftType.IRFFT else lengths
         if source.dims[source.rank - rank :] != wanted and source.size:
             given = f"{self.fft_type} of fft_length={lengths}"
-            self.reject("c3", f"{given} takes last dimensions {wanted}, found {show(source)}")
+            self.reject("c3", f"{given} needs last dimensions {wanted}, found {show(source)}")
         dtype, dims = source.dtype, lengths
         if real:
             dtype, dims = COMPLEX_OF[dtype], halved
@@ -55,12 +58,14 @@ class Fft(Op):
         return Shape(dtype, (*source.dims[: source.rank - rank], *dims), source.dynamic)
 
     def operations(self, operands: Sequence[AnyShape], result: AnyShape) -> int:
-        """Those of complex products in log2(length) steps, for each element."""
+        """Counts a complex product (4 multiplications and additions, of 2 operations each) in each of
+        log2(length) steps for each element.
+        """
         steps = sum(int(log2(length)) for length in self.fft_length if length > 0)
         return 2 * _PRODUCTS_OF_COMPLEX * steps * max(result.size, operands[0].size)
 
     def evaluate(self, operand: np.ndarray) -> np.ndarray:
-        """Transforms by NumPy; an empty operand or result gives zeros."""
+        """Transforms with NumPy; if operand or result is empty, returns zeros."""
         axes = tuple(range(operand.ndim - len(self.fft_length), operand.ndim))
         wanted = self.infer(Shape(from_numpy(operand.dtype), operand.shape))
         if not operand.size or not wanted.size:
@@ -92,36 +97,37 @@ def _matrices(self: Op, source: Shape) -> None:
 
 @op("cholesky", operands="operand", expensive=True, message="cholesky_options")
 class Cholesky(Op):
-    """The lower triangular L with a = L L^H, or the upper triangular U with a = U^H U, of every matrix.
+    """The Cholesky factor of each matrix a of the operand: the lower triangular L with a = L L^H if `lower`,
+    else the upper triangular U with a = U^H U.
 
-    Only the lower (or upper) half of a is read; the other half of the result is 0. Where a is not positive
-    definite the whole matrix is NaN.
+    Only the lower (or upper) triangle of a is read, and the other triangle of the result is 0. The factor of
+    a matrix that is not positive definite is all NaN.
     """
 
     lower: bool = False
 
     def infer(self, operand: AnyShape) -> Shape:
-        """Returns the operand's shape, which must be of square matrices of floats or complex numbers."""
+        """Returns the operand's shape: an array of square matrices of floats or complex numbers."""
         (source,) = arrays(self, operand)
         _matrices(self, source)
         return source.logical
 
     def operations(self, operands: Sequence[AnyShape], result: AnyShape) -> int:
-        """A third of n for each element of the n x n matrices."""
+        """Counts n / 3 operations for each element of an n x n matrix."""
         return result.size * result.dims[-1] // 3
 
     def evaluate(self, operand: np.ndarray) -> np.ndarray:
-        """Factors each matrix; one that is not positive definite becomes NaN."""
+        """Factors each matrix; the factor of one that is not positive definite is NaN."""
         a = widened(operand)
         lower = np.tril(a) if self.lower else np.conj(np.swapaxes(np.triu(a), -1, -2))
-        # NumPy reads the lower triangle only; what is above does not count.
+        # NumPy reads only the lower triangle, so that the upper one need not be mirrored.
         result = np.empty_like(lower)
         for at in np.ndindex(*lower.shape[:-2]):
             try:
                 result[at] = np.linalg.cholesky(lower[at])
             except np.linalg.LinAlgError:
                 result[at] = np.nan
-            # NumPy does not look for NaN, and loses it below an infinity.
+            # NumPy does not check for NaN, and a NaN can vanish next to an infinity.
             if np.isnan(lower[at]).any() or not (np.real(np.diagonal(result[at])) > 0).all():
                 result[at] = np.nan
         return (result if self.lower else np.conj(np.swapaxes(result, -1, -2))).astype(operand.dtype)
@@ -131,11 +137,12 @@ class Cholesky(Op):
 
 @op("triangular-solve", operands="a b", expensive=True, message="triangular_solve_options")
 class TriangularSolve(Op):
-    """The x with op(a) x = b (left_side), or x op(a) = b, for a triangular a.
+    """The solution x of op(a) x = b if `left_side`, else of x op(a) = b, for triangular matrices a.
 
-    Only the half of a that `lower` says is read; with `unit_diagonal` its diagonal is taken as ones. op is
-    nothing, the transpose or the adjoint. Leading dimensions are batches. A zero on the diagonal divides by
-    zero: infinities and NaN, no error.
+    Only the lower triangle of a is read if `lower`, else only the upper one; with `unit_diagonal` its
+    diagonal counts as ones. op(a) is a itself, its transpose or its adjoint, by `transpose_a`. Leading
+    dimensions are batch dimensions. A zero on the diagonal is divided by: the result has infinities and NaN,
+    and there is no error.
     """
 
     left_side: bool = False
@@ -144,22 +151,24 @@ class TriangularSolve(Op):
     transpose_a: TransposeA = attr(always=True, default=TransposeA.NO_TRANSPOSE)
 
     def infer(self, a: AnyShape, b: AnyShape) -> Shape:
-        """Returns the shape of `b`; batch dimensions must agree, and `b` must fit the matrix."""
+        """Returns the shape of `b`. Batch dimensions must be equal, and `b` must have the size of the matrix
+        in the dimension that is solved for.
+        """
         left, right = arrays(self, a, b)
         _matrices(self, left)
         same_dtype(self, (left, right))
         if right.rank != left.rank or left.dims[:-2] != right.dims[:-2]:
             self.reject("c1", f"ranks and batch dimensions must be equal, found {show((left, right))}")
         if right.dims[-2 if self.left_side else -1] != left.dims[-1]:
-            self.reject("c2", f"{show(right)} does not fit the matrix {show(left)}")
+            self.reject("c2", f"b, {show(right)}, does not fit the matrix a, {show(left)}")
         return right.logical
 
     def operations(self, operands: Sequence[AnyShape], result: AnyShape) -> int:
-        """Two for each element of the result and row of the matrix."""
+        """Counts two operations for each pair of an element of the result and a row of its matrix."""
         return 2 * result.size * operands[0].dims[-1]
 
     def evaluate(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-        """Solves by substitution, reading one triangle of `a` only."""
+        """Solves by substitution; reads one triangle of `a` only."""
         matrix = np.tril(widened(a)) if self.lower else np.triu(widened(a))
         if self.unit_diagonal:
             size = matrix.shape[-1]
@@ -185,7 +194,7 @@ class TriangularSolve(Op):
 
 
 def substitute(matrix: np.ndarray, b: np.ndarray, lower: bool) -> np.ndarray:
-    """Solves matrix x = b row by row."""
+    """Solves matrix x = b row by row; the matrix is lower triangular if `lower`, else upper triangular."""
     x = np.zeros_like(b)
     size = matrix.shape[-1]
     for row in range(size) if lower else reversed(range(size)):
@@ -197,8 +206,8 @@ def substitute(matrix: np.ndarray, b: np.ndarray, lower: bool) -> np.ndarray:
 
 @dataclass(frozen=True)
 class _BatchNorm(Op):
-    """The base of the three batch norm ops: scale and offset per feature, statistics over the other
-    dimensions.
+    """The base of the three batch-norm ops. Each feature, an index along dimension `feature_index`, has a
+    scale and an offset; mean and variance are taken over the other dimensions.
     """
 
     epsilon: Single
@@ -215,11 +224,11 @@ class _BatchNorm(Op):
             self.reject("c1", f"feature_index={index} is not a dimension of {show(source)}")
         wanted = Shape(others[0].dtype, (source.dims[index],))
         if any(o.logical is not wanted for o in others) or not wanted.dtype.is_float:
-            self.reject("c2", f"one number per feature of {show(source)} is wanted, found {show(others)}")
+            self.reject("c2", f"one float per feature of {show(source)} is wanted, found {show(others)}")
         return source, wanted
 
     def _along(self, x: np.ndarray, rank: int) -> np.ndarray:
-        """Numbers per feature, reshaped to broadcast against the whole array."""
+        """A vector with one number per feature, reshaped to broadcast with an array of this rank."""
         index = self.feature_index
         return widened(x).reshape([-1 if d == index else 1 for d in range(rank)])
 
@@ -229,14 +238,16 @@ class _BatchNorm(Op):
 
 @op("batch-norm-inference", operands="operand scale offset mean variance")
 class BatchNormInference(_BatchNorm):
-    """scale * (x - mean) / sqrt(variance + epsilon) + offset, per feature."""
+    """scale * (operand - mean) / sqrt(variance + epsilon) + offset, with one scale, offset, mean and variance
+    for each feature: each index along dimension `feature_index`.
+    """
 
     def infer(self, operand: AnyShape, *features: AnyShape) -> Shape:
-        """Returns the operand's shape; the others must have a number for each feature."""
+        """Returns the operand's shape. The other operands must have one number for each feature."""
         return self._check(operand, features)[0].logical
 
     def evaluate(self, operand: np.ndarray, *features: np.ndarray) -> np.ndarray:
-        """Normalises by the given mean and variance."""
+        """Normalizes by the given mean and variance."""
         scale, offset, mean, variance = (self._along(f, operand.ndim) for f in features)
         x = widened(operand)
         epsilon = x.dtype.type(self.epsilon)
@@ -247,17 +258,19 @@ class BatchNormInference(_BatchNorm):
 
 @op("batch-norm-training", operands="operand scale offset")
 class BatchNormTraining(_BatchNorm):
-    """Normalises by mean and variance of the batch itself; gives the result, the mean and the variance."""
+    """Normalizes the operand as batch-norm-inference does, with the mean and the variance of the operand
+    itself. The value is a tuple: the normalized array, the mean and the variance.
+    """
 
     def infer(self, operand: AnyShape, *features: AnyShape) -> TupleShape:
-        """Returns a tuple: the operand's shape, and those of mean and variance, one number
+        """Returns the tuple of the operand's shape and the shapes of mean and variance, which have one number
         for each feature.
         """
         source, feature = self._check(operand, features)
         return TupleShape((source.logical, feature, feature))
 
     def evaluate(self, operand: np.ndarray, scale: np.ndarray, offset: np.ndarray) -> tuple[np.ndarray, ...]:
-        """Normalises by mean and variance over all dimensions but that of features."""
+        """Normalizes by mean and variance over all dimensions except that of the features."""
         x, others = widened(operand), self._others(operand.ndim)
         mean, variance = x.mean(others, x.dtype), x.var(others, x.dtype)
         mean, variance = mean.astype(scale.dtype), variance.astype(scale.dtype)
@@ -271,17 +284,19 @@ class BatchNormTraining(_BatchNorm):
 
 @op("batch-norm-grad", operands="operand scale mean variance grad_output")
 class BatchNormGrad(_BatchNorm):
-    """The gradients of batch-norm-training: of the operand, of scale and of offset."""
+    """The gradients of batch-norm-training, as a tuple: with respect to operand, scale and offset."""
 
     def infer(self, operand: AnyShape, *rest: AnyShape) -> TupleShape:
-        """Returns a tuple: the operand's shape, and those of the gradients of scale and offset."""
+        """Returns the tuple of the operand's shape and the shapes of the gradients with respect to scale and
+        offset.
+        """
         source, feature = self._check(operand, rest[:-1])
         if rest[-1].logical is not source.logical:
             self.reject("c3", f"grad_output must be {show(source)}, found {show(rest[-1])}")
         return TupleShape((source.logical, feature, feature))
 
     def evaluate(self, operand: np.ndarray, *rest: np.ndarray) -> tuple[np.ndarray, ...]:
-        """Computes the three gradients from mean and variance of the forward step."""
+        """Computes the three gradients from the mean and the variance of the forward pass."""
         rank, others = operand.ndim, self._others(operand.ndim)
         scale, mean, variance = (self._along(f, rank) for f in rest[:3])
         x, grad = widened(operand), widened(rest[3])

@@ -1,7 +1,8 @@
 """Ops that move elements without arithmetic: result[i] = operand[source(i)].
 
-`source(index, operand)` maps an index of the result to one of the operand, whose shape is given. It uses only
-`+ - * // %` with integer constants, so that it works with Python ints, NumPy index arrays and emitted values.
+`source(index, operand)` maps an index of the result to an index of the operand, whose shape is given. It uses
+only `+ - * // %` with integer constants, so that it works on Python integers, on NumPy arrays of indices and
+on values of emitted code.
 """
 
 from __future__ import annotations
@@ -19,28 +20,29 @@ from axla.hlo.family import Same, are_different, arrays, show
 from axla.ir.op import Op, attr, example, op
 
 SMALL = 64
-"""Elements of an array that is filled rather than viewed."""
+"""The highest number of elements of a broadcast scalar that is written out rather than a view."""
 
 
 @op("broadcast", operands="operand", moves=True, free=True)
 class Broadcast(Op):
     """Repeats the operand along new dimensions.
 
-    Dimension k of the operand becomes dimension `dimensions[k]` of the result and must have its size; along
-    the others the operand is repeated. Dimensions need not be in order: then it is transposed as well.
+    Dimension k of the operand becomes dimension `dimensions[k]` of the result and must have the same size;
+    along the other dimensions the operand is repeated. If `dimensions` is not ascending, the operand is
+    transposed as well.
     """
 
     shape: Shape
     dimensions: tuple[int, ...] = attr(always=True, default=())
 
     def infer(self, operand: AnyShape) -> Shape:
-        """Returns the declared shape, which must have the operand's sizes at `dimensions`."""
+        """Returns the declared shape, which must have the operand's sizes in the dimensions `dimensions`."""
         (source,) = arrays(self, operand)
         shape, dimensions = self.shape, self.dimensions
         if source.dtype is not shape.dtype:
             self.reject("c1", f"{show(source)} cannot become {show(shape)}: element types differ")
         if len(dimensions) != source.rank:
-            message = f"dimensions={dimensions} must name one for each of the {source.rank} of {show(source)}"
+            message = f"dimensions={dimensions} must have an entry for each dimension of {show(source)}"
             self.reject("c2", message)
         if not are_different(dimensions, shape.rank):
             self.reject("c3", f"dimensions={dimensions} are not different dimensions of {show(shape)}")
@@ -55,7 +57,9 @@ class Broadcast(Op):
         return tuple(index[d] for d in self.dimensions)
 
     def evaluate(self, operand: np.ndarray) -> np.ndarray:
-        """Returns a view with repeated elements; an actual dynamic size stays."""
+        """Returns a view with repeated elements. Dimensions of the operand keep their actual sizes, which may
+        be below their bounds.
+        """
         if not operand.ndim and self.shape.size <= SMALL:
             return np.full(self.shape.dims, operand)  # faster than a view
         # The operand's own sizes: a dynamic dimension may be shorter than its bound.
@@ -76,9 +80,10 @@ class Broadcast(Op):
 def regroup(
     from_dims: Sequence[int], to_dims: Sequence[int]
 ) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
-    """Divides two shapes of equal size into the smallest runs of equal size: pairs of dimension numbers.
+    """Divides the dimensions of two shapes with equal numbers of elements into the smallest groups of
+    consecutive dimensions with equal products: pairs of dimension numbers (in `from_dims`, in `to_dims`).
 
-    Dimensions of size one are in no run: their index is 0.
+    Dimensions of size 1 are in no group; their index is 0.
     """
     left = [d for d, n in enumerate(from_dims) if n != 1]
     right = [d for d, n in enumerate(to_dims) if n != 1]
@@ -102,11 +107,13 @@ def regroup(
 
 
 def carried_sizes(source: Shape, result: Shape, inferred: int = -1) -> dict[int, tuple[list[int], int]]:
-    """How a reshape computes the sizes of its result's dynamic dimensions: the operand dimensions whose sizes
-    are multiplied, and the divisor of the product, which is rounded up. Other dimensions have their bounds.
+    """For each dynamic dimension of a reshape's result whose size depends on dynamic dimensions of the
+    source: the source dimensions whose sizes are multiplied, and the number by which their product is
+    divided, rounding up. The other dimensions of the result have the size of their bound.
 
-    A dimension of at most one element corresponds to a similar one; if there is none, its size becomes a
-    factor of the first dynamic dimension. UnsupportedError where a size could belong to two dimensions.
+    A dynamic dimension of bound 1 corresponds to a result dimension of bound 1; if there is none, its size
+    becomes a factor of the first dynamic dimension. If a size could belong to two dimensions, `inferred`
+    selects one of them; UnsupportedError if it does not.
     """
     found: dict[int, tuple[list[int], int]] = {}
     apart = [d for d, dynamic in enumerate(source.dynamic) if dynamic]
@@ -119,8 +126,8 @@ def carried_sizes(source: Shape, result: Shape, inferred: int = -1) -> dict[int,
             taking = [inferred]
         if len(taking) > 1 and any(d in apart for d in first):
             raise UnsupportedError(
-                f"reshape of {show(source)}: which of the dimensions {taking} of {show(result)} takes the "
-                "size is not known; inferred_dimension says it"
+                f"reshape of {show(source)} to {show(result)}: the dynamic size may be that of any of the "
+                f"dimensions {taking}; set inferred_dimension"
             )
         apart = [d for d in apart if d not in first]
         if len(taking) == 1:
@@ -135,8 +142,8 @@ def carried_sizes(source: Shape, result: Shape, inferred: int = -1) -> dict[int,
 
 
 def refilled(array: np.ndarray, dims: Sequence[int]) -> np.ndarray:
-    """The elements of an array in row-major order as the first ones of another array, which is padded with
-    zeros.
+    """An array of sizes `dims` that begins with the elements of `array`, both in row-major order; elements
+    that are missing are 0, and surplus ones are dropped.
     """
     found = np.zeros(prod(dims), array.dtype)
     count = min(array.size, found.size)
@@ -146,10 +153,10 @@ def refilled(array: np.ndarray, dims: Sequence[int]) -> np.ndarray:
 
 @op("reshape", operands="operand", moves=True, passes_on=True, keeps_order=True, free=True)
 class Reshape(Op):
-    """The same elements in row-major order, with other dimensions of the same product.
+    """Rearranges the elements, in row-major order, into other dimensions with the same product.
 
-    `inferred_dimension` says which dimension takes what is left of a dynamic size. A result of fixed size has
-    the elements that count first, and anything behind them.
+    `inferred_dimension` is the result dimension that takes the remaining size if several dynamic dimensions
+    could. A result of static size begins with the elements that exist; those after them are undefined.
     """
 
     shape: Shape
@@ -168,7 +175,7 @@ class Reshape(Op):
     def source(self, index: Sequence[Any], operand: Shape) -> tuple[Any, ...]:
         """The index of the operand with the same row-major position."""
         if not operand.size:
-            return tuple(0 for _ in operand.dims)  # no element is ever asked for
+            return tuple(0 for _ in operand.dims)  # an empty array has no index
         result: list[Any] = [0] * operand.rank
         for to_dims, from_dims in regroup(self.shape.dims, operand.dims):
             sizes = [self.shape.dims[d] for d in to_dims]
@@ -182,7 +189,7 @@ class Reshape(Op):
         return tuple(result)
 
     def evaluate(self, operand: np.ndarray) -> np.ndarray:
-        """Returns the elements with the declared dims."""
+        """Returns the elements in the declared dims."""
         return operand.reshape(self.shape.dims)
 
     examples = [
@@ -198,17 +205,17 @@ class Reshape(Op):
 
 @op("dynamic-reshape", operands="operand *sizes")
 class DynamicReshape(Op):
-    """The elements of an array with dynamic sizes, with other dimensions.
+    """Rearranges the elements of an array, in row-major order, into dimensions whose sizes are operands.
 
-    The sizes are s32 scalars, one per dimension, within the bounds of the result's shape; their product must
-    be the number of elements that are there.
+    There is one size, an s32 scalar, for each dimension of the result, whose declared dims are the bounds.
+    The product of the sizes must be the actual number of elements.
     """
 
     shape: Shape
 
     def infer(self, operand: AnyShape, *sizes: AnyShape) -> Shape:
-        """Returns the declared shape; there must be a size s32[] for each of its dimensions, and as many
-        elements where none of them is dynamic.
+        """Returns the declared shape. There must be one size s32[] for each of its dimensions. If no
+        dimension of operand and result is dynamic, the numbers of elements must be equal.
         """
         (source,) = arrays(self, operand)
         if source.dtype is not self.shape.dtype:
@@ -266,14 +273,14 @@ class Reverse(Op):
     dimensions: tuple[int, ...]
 
     def infer(self, operand: AnyShape) -> Shape:
-        """Returns the operand's shape; `dimensions` must be different ones of it."""
+        """Returns the operand's shape; `dimensions` must be distinct dimensions of the operand."""
         (source,) = arrays(self, operand)
         if not are_different(self.dimensions, source.rank):
             self.reject("c1", f"dimensions={self.dimensions} are not different dimensions of {show(source)}")
         return source.logical
 
     def source(self, index: Sequence[Any], operand: Shape) -> tuple[Any, ...]:
-        """Counts from the end in reversed dimensions."""
+        """In reversed dimensions, the index is counted from the end."""
         return tuple((operand.dims[d] - 1) - i if d in self.dimensions else i for d, i in enumerate(index))
 
     def evaluate(self, operand: np.ndarray) -> np.ndarray:
@@ -289,25 +296,25 @@ class Reverse(Op):
 
 @op("iota", free=True, in_line=True)
 class Iota(Op):
-    """An array whose elements are their own index along `iota_dimension`.
+    """An array in which each element is its own index along `iota_dimension`.
 
-    In floating-point it is the nearest number to the index; in narrow integers it wraps.
+    For a floating-point type it is the number nearest to the index; for a narrow integer type it wraps.
     """
 
     shape: Shape
     iota_dimension: int = attr(always=True, proto="dimensions")
 
     def infer(self) -> Shape:
-        """Returns the declared shape, of numbers, which must have `iota_dimension`."""
+        """Returns the declared shape, which must have `iota_dimension` and a numeric element type."""
         if self.shape.rank and not 0 <= self.iota_dimension < self.shape.rank or not self.shape.rank:
             message = f"iota_dimension={self.iota_dimension} is not a dimension of {show(self.shape)}"
             self.reject("c1", message)
         if self.shape.dtype.is_pred:
-            self.reject("c2", f"element types that hold numbers are wanted, found {show(self.shape)}")
+            self.reject("c2", f"a numeric element type is wanted, found {show(self.shape)}")
         return self.shape
 
     def evaluate(self) -> np.ndarray:
-        """Counts from 0 along the dimension; the numbers are cast to the dtype."""
+        """Counts from 0 along the dimension; the numbers are converted to the dtype."""
         dims, at = self.shape.dims, self.iota_dimension
         if not self.shape.size:
             return np.zeros(dims, self.shape.dtype.numpy)
@@ -323,10 +330,10 @@ class Iota(Op):
 
 @op("copy", operands="operand", keeps_order=True)
 class Copy(Same):
-    """A copy of the operand, in memory (and with a layout) of its own."""
+    """A copy of the operand in memory of its own, possibly with another layout."""
 
     def source(self, index: Sequence[Any], operand: Shape) -> tuple[Any, ...]:
-        """The same index."""
+        """Returns the index unchanged."""
         return tuple(index)
 
     examples = [example(Shape(F32, (2, 3))), example(Shape(F64))]

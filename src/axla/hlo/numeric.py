@@ -1,8 +1,8 @@
-"""Arithmetic with HLO's semantics on NumPy arrays, where ufuncs would differ.
+"""Arithmetic on NumPy arrays with HLO's semantics, where NumPy's own functions differ.
 
-Narrow floats (f16, bf16, f8...) are computed in f32 and rounded once per operation; integers of less than a
-byte are computed in a byte, and wrap. Integer division by zero gives -1 (all ones), the remainder by zero the
-dividend. Callers ignore floating-point warnings (`numpy.errstate`).
+Narrow floats (f16, bf16, f8...) are computed in f32 and rounded once per operation. Integers of less than 8
+bits are computed in 8 bits, and wrap. Integer division by zero returns -1 (all bits set); the remainder of a
+division by zero is the dividend. Callers must silence floating-point warnings with `numpy.errstate`.
 """
 
 from __future__ import annotations
@@ -19,12 +19,14 @@ AnyArray = Any  # numpy.ndarray, whose stubs have no real and imag for an unknow
 
 
 def kind(a: AnyArray) -> str:
-    """pred, signed, unsigned, float or complex."""
+    """The kind of the element type: pred, signed, unsigned, float or complex."""
     return from_numpy(a.dtype).kind
 
 
 def _wide(dtype: np.dtype) -> np.dtype | None:
-    """The type in which to compute, where NumPy should not compute in `dtype` itself; else None."""
+    """The wider type in which to compute with elements of `dtype`; None if NumPy should compute in `dtype`
+    itself.
+    """
     return _WIDE[dtype] if dtype in _WIDE else _WIDE.setdefault(dtype, _find_wide(from_numpy(dtype)))
 
 
@@ -40,8 +42,8 @@ _WIDE: dict[np.dtype, np.dtype | None] = {}
 
 
 class ArrayFunction:
-    """A function of arrays, with a version for each kind of element type; narrow operands are computed in a
-    wider type, and the result rounded.
+    """A function of arrays that may have a different version for each kind of element type. Operands of
+    narrow types are computed in a wider type, and the result is rounded.
     """
 
     __slots__ = ("table",)
@@ -50,15 +52,19 @@ class ArrayFunction:
         self.table = table
 
     def of(self, dtype: np.dtype) -> Callable[..., AnyArray]:
-        """The function for operands of this type, without rounding."""
+        """The version for operands of this type, without rounding."""
         return self.table.get(from_numpy(dtype).kind) or self.table["other"]
 
     def native(self, dtype: np.dtype) -> Callable[..., AnyArray] | None:
-        """The function that computes in this type itself, where there is one."""
+        """The version for operands of this type if it computes in this type itself; None if it computes in a
+        wider one.
+        """
         return self.of(dtype) if _wide(dtype) is None else None
 
     def __call__(self, *operands: AnyArray) -> AnyArray:
-        """Computes the function in the wide type of the first operand's dtype; rounds the result back."""
+        """Computes the function in the wide type of the first operand's dtype, then rounds the result to that
+        dtype.
+        """
         dtype = operands[0].dtype
         wide, function = _wide(dtype), self.of(dtype)
         if wide is None:
@@ -67,12 +73,14 @@ class ArrayFunction:
 
 
 def rounded(function: Callable[..., AnyArray]) -> ArrayFunction:
-    """A function that is the same for all kinds."""
+    """An ArrayFunction with one version for all kinds of element types."""
     return ArrayFunction({"other": function})
 
 
 def by_kind(**functions: Callable[..., AnyArray]) -> ArrayFunction:
-    """A function per kind; `other` where none is given."""
+    """An ArrayFunction with a version for each kind of element type; `other` is the version for kinds that
+    are not given.
+    """
     return ArrayFunction(functions)
 
 
@@ -80,7 +88,7 @@ def by_kind(**functions: Callable[..., AnyArray]) -> ArrayFunction:
 
 
 def absolute(x: AnyArray) -> AnyArray:
-    """The magnitude of each element; of complex elements a real number."""
+    """The absolute value of each element; for complex elements, a real number."""
     return np.abs(x) if kind(x) == "complex" else rounded(np.abs)(x)
 
 
@@ -114,7 +122,7 @@ round_away = rounded(_round_away)
 
 
 def _divide_integers(x: AnyArray, y: AnyArray) -> AnyArray:
-    """The truncated quotient; -1 (all ones) for a zero divisor; the smallest number divided by -1 is
+    """The quotient, truncated; -1 (all bits set) for a zero divisor. The smallest number divided by -1 is
     itself.
     """
     if x.dtype.kind == "u":
@@ -141,7 +149,7 @@ remainder = by_kind(signed=_remainder_integers, unsigned=_remainder_integers, ot
 
 
 def _maximum_float(x: AnyArray, y: AnyArray) -> AnyArray:
-    # +0 is larger than -0, whatever the order of operands; a NaN operand gives NaN.
+    # +0 is larger than -0, whichever operand it is; a NaN operand gives NaN.
     return np.where((x == 0) & (y == 0), x + y, np.maximum(x, y))
 
 
@@ -154,7 +162,7 @@ minimum = by_kind(float=_minimum_float, other=np.minimum)
 
 
 def clamp(low: AnyArray, x: AnyArray, high: AnyArray) -> AnyArray:
-    """`x` limited to [low, high]; NaN stays NaN."""
+    """`x` limited to [low, high]; NaN in any operand gives NaN."""
     return minimum(maximum(low, x), high)
 
 
@@ -174,14 +182,16 @@ def imag(x: AnyArray) -> AnyArray:
 
 
 def widened(x: AnyArray) -> AnyArray:
-    """The same values in a type that NumPy compares natively."""
+    """The values in a type that NumPy compares natively: a wider type for narrow element types."""
     wide = _wide(x.dtype)
     return x if wide is None else x.astype(wide)
 
 
 def total_order_key(x: AnyArray) -> AnyArray:
-    """Signed integers in the total order of floats: -NaN < -inf < -0 < +0 < inf < NaN."""
+    """Signed integers that are ordered as the floats are in total order: -NaN < -inf < -0 < +0 < inf <
+    NaN.
+    """
     if x.dtype.name.endswith(("fnu", "fnuz")) or x.dtype.name[:7] in ("float4_", "float6_"):
-        x = x.astype(np.float32)  # the sign is not at the top of the byte, or NaN has none
+        x = x.astype(np.float32)  # its sign is not the highest bit of the byte, or its NaN has no sign
     bits = np.ascontiguousarray(x).reshape(-1).view(f"i{x.dtype.itemsize}").reshape(x.shape)
     return np.where(bits < 0, bits ^ np.iinfo(bits.dtype).max, bits)

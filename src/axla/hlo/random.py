@@ -1,4 +1,4 @@
-"""Random numbers: rng, rng-get-and-update-state."""
+"""Ops for random numbers whose state belongs to the device: rng, rng-get-and-update-state."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from axla.ir.op import Op, attr, example, op
 
 @op("rng", operands="first second", effect="random state", side_effect=True, expensive=True)
 class Rng(Op):
-    """Random numbers: uniform from `first` up to `second`, or normal with that mean and deviation.
+    """Random numbers: uniform in [`first`, `second`), or normal with mean `first` and standard deviation
+    `second`.
 
-    `second` itself does not come; numbers differ from call to call. Where the lower bound is not below the
-    upper one, anything may come.
+    The numbers differ from call to call. Uniform numbers are unspecified if `first` is not below `second`.
     """
 
     shape: Shape
@@ -27,7 +27,7 @@ class Rng(Op):
                 self.reject("c1", f"operand {number} must be a scalar of {self.shape.dtype}, found {show(s)}")
         dtype = self.shape.dtype
         if dtype.is_complex or (self.distribution is RandomDistribution.NORMAL and not dtype.is_float):
-            self.reject("c2", f"{self.distribution} has no numbers of {dtype}")
+            self.reject("c2", f"{self.distribution} cannot return {dtype}")
         return self.shape
 
     examples = [
@@ -38,7 +38,9 @@ class Rng(Op):
 
 @op("rng-get-and-update-state", effect="random state", side_effect=True)
 class RngGetAndUpdateState(Op):
-    """The state of the device's random number generator, which advances by `delta`."""
+    """The state of the device's random number generator, as u64[2]. The op then advances the state by
+    `delta`.
+    """
 
     shape: Shape
     delta: int = attr(required=True, default=0)

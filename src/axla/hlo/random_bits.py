@@ -1,7 +1,8 @@
-"""rng-bit-generator: ThreeFry 2x32 and Philox 4x32 (Salmon et al., 2011), in the order of XLA:CPU.
+"""The op rng-bit-generator: ThreeFry 2x32 and Philox 4x32 (Salmon et al., 2011), with the bits in the order
+of XLA:CPU.
 
-The state is a key and a counter: u64[2], or u64[3] for Philox: a counter of 128 bits, low word first. With
-u64[2] the counter of Philox has 128 bits too: the key is its high word.
+The state u64[2] is a key and a counter; for Philox it may be u64[3]: a key and a counter of 128 bits, low
+word first. With u64[2], the counter of Philox also has 128 bits, and the key is its high word.
 """
 
 from __future__ import annotations
@@ -24,57 +25,57 @@ PARITY = 0x1BD11BDA
 ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 PHILOX_FACTORS = (0xD2511F53, 0xCD9E8D57)
 PHILOX_STEPS = (0x9E3779B9, 0xBB67AE85)
-THREE_FRY_GROUPS = 5  # of four rounds
+THREE_FRY_GROUPS = 5  # groups of four rounds each, 20 rounds in total
 PHILOX_ROUNDS = 10
 
 
 @op("rng-bit-generator", operands="state", expensive=True)
 class RngBitGenerator(Op):
-    """The next state, and random bits, which follow from the state alone.
+    """Computes random bits from a state. The value is a tuple: the next state, and the bits.
 
-    rng_three_fry takes u64[2] (key, counter), rng_philox u64[3] (key and a counter of 128 bits) or u64[2];
-    both give XLA:CPU's bits. rng_default is Philox.
+    rng_three_fry takes u64[2] (key, counter); rng_philox takes u64[3] (key, counter of 128 bits, low word
+    first) or u64[2]. Both return the bits that XLA:CPU returns. rng_default is Philox.
     """
 
     shape: AnyShape
     algorithm: RandomAlgorithm = attr(required=True, default=RandomAlgorithm.DEFAULT, proto="rng_algorithm")
 
     def infer(self, state: AnyShape) -> AnyShape:
-        """Returns the declared shape (state, bits); the state must suit the algorithm."""
+        """Returns the declared shape (state, bits). The state must have a shape that the algorithm takes."""
         (source,) = arrays(self, state)
         parts = self.shape.elements if isinstance(self.shape, TupleShape) else ()
         if len(parts) != 2 or parts[0].logical is not source.logical or not isinstance(parts[1], Shape):
             self.reject("c1", f"({show(state)}, bits) is wanted, found {show(self.shape)}")
         wanted = None if self.algorithm is RandomAlgorithm.DEFAULT else self.why_not(source)
         if wanted or source.rank != 1 or not source.size:
-            wanted = wanted or f"the state has one dimension that is not empty, found {show(state)}"
+            wanted = wanted or f"the state must be a vector that is not empty, found {show(state)}"
             self.reject("c4", f"{wanted}")
         if parts[1].dtype is PRED or parts[1].dtype.is_complex:
             found = show(parts[1])
-            self.reject("c2", f"bits are integers or floats, found {found}")
+            self.reject("c2", f"the element type of the bits must be an integer or a float, found {found}")
         if f"u{parts[1].dtype.bits}" not in BY_NAME:
             found = show(parts[1])
-            self.reject("c3", f"no integers are as wide as those of {found}")
+            self.reject("c3", f"there is no integer type as wide as the elements of {found}")
         return self.shape
 
     @property
     def data(self) -> Shape:
-        """The shape of the bits."""
+        """The shape of the random bits, element 1 of the result."""
         return array(self.shape.elements[1])
 
     def why_not(self, state: AnyShape) -> str | None:
-        """The reason why this algorithm is unknown; a program may name it as long as it does not use its
-        result.
+        """The reason why the algorithm does not take a state of this shape, or None if it takes it. A program
+        may contain the op with such a state as long as it does not use its result.
         """
         lengths = (2,) if self.algorithm is RandomAlgorithm.THREE_FRY else (2, 3)
         if state.dtype is not U64 or state.rank != 1 or state.dims[0] not in lengths:
             wanted = " or ".join(f"u64[{n}]" for n in lengths)
-            return f"{self.algorithm} has the state {wanted}, found {show(state)}"
+            return f"the state of {self.algorithm} must be {wanted}, found {show(state)}"
         return None
 
     def evaluate(self, state: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Returns the next state and the bits; UnsupportedError for a state that the
-        algorithm does not take.
+        """Returns the next state and the bits; UnsupportedError for a state that the algorithm does not
+        take.
         """
         shape = self.shape.elements[0]
         why = self.why_not(shape)
@@ -104,15 +105,15 @@ class RngBitGenerator(Op):
 
 
 def halved_dimension(dims: tuple[int, ...]) -> int:
-    """The dimension along which the two words of ThreeFry alternate in halves: the first even one, else the
-    longest.
+    """The dimension along which elements take the first and the second word of ThreeFry in turn: the first
+    dimension of even size, or the longest if there is none.
     """
     even = [d for d, n in enumerate(dims) if n % 2 == 0]
     return even[0] if even else max(range(len(dims)), key=lambda d: dims[d])
 
 
 def _halves(x: Words) -> tuple[Words, Words]:
-    """The low and the high words."""
+    """The low and the high 32 bits of each element."""
     return x.astype(np.uint32), (x >> np.uint64(32)).astype(np.uint32)
 
 
@@ -140,7 +141,7 @@ def _three_fry(state: Words, dims: tuple[int, ...], wide: bool) -> tuple[Words, 
 
 
 def three_fry(counter: tuple[Words, Words], key: tuple[Words, Words]) -> tuple[Words, Words]:
-    """The random words of ThreeFry 2x32 with 20 rounds."""
+    """The two random words that ThreeFry 2x32 with 20 rounds computes from each counter."""
     keys = (*key, key[0] ^ key[1] ^ np.uint32(PARITY))
     x, y = counter[0] + keys[0], counter[1] + keys[1]
     for group in range(THREE_FRY_GROUPS):
@@ -171,7 +172,7 @@ def _philox(state: Words, dims: tuple[int, ...], wide: bool) -> tuple[Words, Wor
 
 
 def philox(counter: tuple[Words, ...], key: tuple[Words, ...]) -> tuple[Words, ...]:
-    """The random words of Philox 4x32 with 10 rounds."""
+    """The four random words that Philox 4x32 with 10 rounds computes from each counter."""
     words, keys = counter, key
     for _ in range(PHILOX_ROUNDS):
         factors = zip((0, 2), PHILOX_FACTORS, strict=True)

@@ -1,4 +1,4 @@
-"""reduce, map and sort: ops that call a computation on scalars."""
+"""The ops reduce, map, scan and sort, which apply a computation to elements or slices."""
 
 from __future__ import annotations
 
@@ -18,14 +18,16 @@ from axla.ir.structure import Parameter, Tuple
 
 
 def data_and_inits(self: Op, operands: tuple[AnyShape, ...]) -> tuple[tuple[Shape, ...], tuple[Shape, ...]]:
-    """Splits operands into n arrays of the same dimensions and n scalar initial values."""
+    """Splits 2n operands into n arrays of the same dims and n scalars, their initial values; rejects other
+    operands.
+    """
     shapes = arrays(self, *operands)
     if not shapes or len(shapes) % 2:
         self.reject("c1", f"n arrays and n initial values are wanted, found {len(shapes)} operands")
     data, inits = shapes[: len(shapes) // 2], shapes[len(shapes) // 2 :]
     for array, init in zip(data, inits, strict=True):
         if init.rank or not signature.compatible(init.dtype, array.dtype):
-            message = f"the initial value of {show(array)} must be a scalar of its type, found {show(init)}"
+            message = f"the initial value of {show(array)} must be a scalar of that type, found {show(init)}"
             self.reject("c2", message)
         if array.dims != data[0].dims:
             self.reject("c3", f"arrays must have the same dimensions, found {show(data)}")
@@ -34,18 +36,21 @@ def data_and_inits(self: Op, operands: tuple[AnyShape, ...]) -> tuple[tuple[Shap
 
 @op("reduce", operands="*operands", expensive=True, reads_alike=True, in_line=True)
 class Reduce(Applying):
-    """Combines all elements along `dimensions` by `to_apply`, starting from the initial values: n arrays, n
-    initial values.
+    """Combines all elements along `dimensions` by `to_apply`. The operands are n arrays, then n initial
+    values.
 
-    `to_apply` takes n accumulators and n elements and must be associative: the order of combination is free,
-    but the same in every run. The initial values count once for each result; a result of no elements is them.
+    `to_apply` takes n accumulators and n elements. It must be associative, since the order in which elements
+    are combined is free, although it is the same in every run. The initial values are combined once with each
+    result; a result of no elements is the initial values.
     """
 
     dimensions: tuple[int, ...]
     to_apply: Computation
 
     def infer(self, *operands: AnyShape) -> AnyShape:
-        """Returns the dims that are kept, for each array; `to_apply` must combine scalars of their dtypes."""
+        """Returns, for each array, the dims that are not in `dimensions`. `to_apply` must combine scalars of
+        the arrays' element types.
+        """
         data, inits = data_and_inits(self, operands)
         first, dimensions = data[0], self.dimensions
         if not are_different(dimensions, first.rank):
@@ -60,12 +65,12 @@ class Reduce(Applying):
         return TupleShape(results) if self.to_apply.root.shape.is_tuple else results[0]
 
     def operations(self, operands: Sequence[AnyShape], result: AnyShape) -> int:
-        """How often `to_apply` is applied: once for each element beyond the first of a result."""
+        """Counts how many times `to_apply` is applied: once for each element of a result but the first."""
         return max(0, operands[0].size - next(result.arrays()).size)
 
     @classmethod
     def samples(cls):
-        """Reductions of several dimensions and of none, also of an empty array."""
+        """Reductions over one, two and no dimensions, and one of an empty array."""
         add, largest = signature.sample_reducer("add", F32), signature.sample_reducer("maximum", S32)
         return [
             (cls((1,), add), (Shape(F32, (3, 4)), Shape(F32))),
@@ -77,23 +82,23 @@ class Reduce(Applying):
 
 @op("map", operands="*operands", reads_alike=True, in_line=True)
 class Map(Op):
-    """result[i] = to_apply(operands[i]...), for a computation on scalars.
+    """result[i] = to_apply(operands[i]...), where `to_apply` takes and returns scalars.
 
-    `dimensions` are all dimensions in order. Operands may have different element types.
+    `dimensions` must be all dimensions in order, or empty. Operands may have different element types.
     """
 
     dimensions: tuple[int, ...]
     to_apply: Computation
 
     def infer(self, *operands: AnyShape) -> AnyShape:
-        """Returns the operands' dims with the dtype that `to_apply` returns."""
+        """Returns the operands' dims with the element type that `to_apply` returns."""
         shapes = arrays(self, *operands)
         if not shapes:
             self.reject("c1", "at least one operand is wanted, found none")
         if any(s.dims != shapes[0].dims for s in shapes):
             self.reject("c2", f"operands must have the same dimensions, found {show(shapes)}")
         if self.dimensions and self.dimensions != tuple(range(shapes[0].rank)):
-            message = f"dimensions={self.dimensions} must be all of {show(shapes[0])}, in order, or none"
+            message = f"dimensions={self.dimensions} must be empty or all of {show(shapes[0])} in order"
             self.reject("c3", message)
         called = signature.require_computation(self, self.to_apply)
         root = called.root.shape
@@ -103,7 +108,7 @@ class Map(Op):
         return Shape(root.dtype, shapes[0].dims, shapes[0].dynamic)
 
     def operations(self, operands: Sequence[AnyShape], result: AnyShape) -> int:
-        """How often `to_apply` is applied: once for each element."""
+        """Counts how many times `to_apply` is applied: once for each element."""
         return result.size
 
     @classmethod
@@ -114,12 +119,13 @@ class Map(Op):
 
 @op("scan", operands="*operands", expensive=True, reads_whole=True)
 class Scan(Op):
-    """Applies `to_apply` to slices of the inputs along the dimension and to carries, in order.
+    """Applies `to_apply` to the slices of the inputs along dimension `dimensions[0]`, one after the other,
+    and to values (carries) that are passed from one step to the next.
 
-    Operands are inputs and `num_carries` initial carries; `to_apply` takes one slice of each input and the
-    carries and gives
-    a slice of each output and the new carries. The result is the outputs, stacked, and the last carries (no
-    tuple when there is only one).
+    The operands are the inputs, then `num_carries` initial carries. `to_apply` takes one slice of each input
+    and the carries, and returns one slice of each output and the new carries. The result is the outputs, each
+    stacked from its slices, and the last carries, without a tuple if there is only one result. With
+    `is_reverse` the last slice comes first.
     """
 
     dimensions: tuple[int, ...]
@@ -129,7 +135,7 @@ class Scan(Op):
     to_apply: Computation = attr(always=True, default=None)
 
     def length(self, operands: Sequence[AnyShape]) -> int:
-        """The number of slices."""
+        """The number of slices of each input; 0 if there is no input."""
         first = operands[0]
         return (
             first.dims[self.dimensions[0]]
@@ -138,7 +144,9 @@ class Scan(Op):
         )
 
     def infer(self, *operands: AnyShape) -> AnyShape:
-        """Returns the stacked outputs, then the carries, whose shapes `to_apply` must keep."""
+        """Returns the shapes of the outputs, then of the carries, which `to_apply` must return with the same
+        shapes.
+        """
         shapes = arrays(self, *operands)
         count = len(shapes) - self.num_carries
         if count < 1 or self.num_carries < 0:
@@ -148,14 +156,14 @@ class Scan(Op):
             self.reject("c2", f"dimensions={self.dimensions} must be one dimension of {show(shapes[:count])}")
         at = self.dimensions[0]
         if any(s.dims[at] != shapes[0].dims[at] for s in shapes[:count]):
-            self.reject("c3", f"inputs must have one size in dimension {at}, found {show(shapes[:count])}")
+            self.reject("c3", f"inputs must have equal sizes in dimension {at}, found {show(shapes[:count])}")
         slices = [s.with_dims((*s.dims[:at], *s.dims[at + 1 :])) for s in shapes[:count]]
         called = signature.accepts(self, self.to_apply, [*slices, *shapes[count:]])
         root = called.root.shape
         parts = root.parts
         outputs, carries = parts[: len(parts) - self.num_carries], parts[len(parts) - self.num_carries :]
         if [c.logical for c in carries] != [s.logical for s in shapes[count:]]:
-            self.reject("c4", f"to_apply returns carries {show(carries)}, {show(shapes[count:])} are wanted")
+            self.reject("c4", f"to_apply must return carries {show(shapes[count:])}, found {show(carries)}")
         if any(o.rank < at for o in arrays(self, *outputs)):
             self.reject("c5", f"outputs {show(outputs)} cannot be stacked along dimension {at}")
         length = shapes[0].dims[at]
@@ -177,11 +185,12 @@ class Scan(Op):
 
 @op("sort", operands="*operands", expensive=True, mixes_floats=True, reads_alike=True)
 class Sort(Op):
-    """The operands, permuted alike along the dimension into the order of `to_apply`.
+    """Sorts the operands along dimension `dimensions[0]`: all are permuted in the same way, into the order of
+    `to_apply`.
 
-    `to_apply` takes two elements of each operand and gives whether the first comes before the second.
-    Elements of which neither does are equal; with `is_stable` they stay in order. A comparison that is no
-    order gives some permutation.
+    `to_apply` takes two elements of each operand and returns whether the first ones come before the second
+    ones. Elements are equal if neither comes before the other; `is_stable` keeps their order. If the
+    comparison is not an order, the result is some permutation.
     """
 
     dimensions: tuple[int, ...]
@@ -190,11 +199,11 @@ class Sort(Op):
 
     @property
     def dimension(self) -> int:
-        """The dimension that is sorted."""
+        """The dimension along which the operands are sorted."""
         return self.dimensions[0]
 
     def infer(self, *operands: AnyShape) -> AnyShape:
-        """Returns the operands' shapes; `to_apply` must compare two scalars of each operand and return
+        """Returns the operands' shapes. `to_apply` must compare two scalars of each operand and return
         pred[].
         """
         shapes = arrays(self, *operands)
@@ -208,13 +217,13 @@ class Sort(Op):
         return joined(shapes)
 
     def operations(self, operands: Sequence[AnyShape], result: AnyShape) -> int:
-        """How often elements are compared: n log2(n) times."""
+        """Counts n log2(n) comparisons for n elements."""
         size = operands[0].size
         return size * max(ceil(log2(size)), 1) if size else 0
 
     @classmethod
     def samples(cls):
-        """A stable sort of rows, and one that is not stable, of a line."""
+        """A stable sort of the rows of a matrix, and an unstable sort of a vector."""
         module = Module("samples")
         less = module.add_computation("less", entry=True)
         x, y = (less.add(Parameter(Shape(F32), n), name="xy"[n]) for n in range(2))

@@ -1,4 +1,4 @@
-"""Checks of the computations that ops call: parameters and results."""
+"""Checks of the parameters and results of computations that ops call, and sample computations."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ from axla.ir.structure import Parameter
 
 
 def require_computation(self: Op, called: Computation | None, what: str = "to_apply") -> Computation:
-    """`called`, if it exists and has a root; otherwise rejects the op."""
+    """Returns `called`; rejects the op if it is None or has no root. `what` is the attribute that names the
+    computation.
+    """
     if called is None or not called.has_root:
         self.reject("called", f"{what} must name a computation with a root")
     return called
@@ -23,7 +25,9 @@ def require_computation(self: Op, called: Computation | None, what: str = "to_ap
 def _with_parameters(
     self: Op, called: Computation | None, count: int, what: str
 ) -> tuple[Computation, list[AnyShape]]:
-    """A computation with this number of parameters, and their shapes."""
+    """The computation and the shapes of its parameters; rejects a computation that does not have `count`
+    parameters.
+    """
     found = require_computation(self, called, what)
     shapes = [p.shape for p in found.parameters]
     if len(shapes) != count:
@@ -34,7 +38,9 @@ def _with_parameters(
 def accepts(
     self: Op, called: Computation | None, parameters: Sequence[AnyShape], what: str = "to_apply"
 ) -> Computation:
-    """Rejects a computation whose parameters are not exactly these, up to layout."""
+    """Returns the computation; rejects one whose parameters do not have exactly these shapes, up to
+    layout.
+    """
     found, shapes = _with_parameters(self, called, len(parameters), what)
     for number, (shape, wanted) in enumerate(zip(shapes, parameters, strict=True)):
         if shape.logical is not wanted.logical:
@@ -44,23 +50,24 @@ def accepts(
 
 
 def returns(self: Op, called: Computation, result: AnyShape, what: str = "to_apply") -> None:
-    """Rejects a computation with another result, up to layout."""
+    """Rejects a computation whose result does not have the shape `result`, up to layout."""
     if called.root.shape.logical is not result.logical:
         message = f"{what} {called.name} returns {show(called.root.shape)}, {show(result)} is wanted"
         self.reject("called", message)
 
 
 def compatible(a: DType, b: DType) -> bool:
-    """Whether two types are the same, or both floats."""
+    """Whether two element types are the same, or both are floats."""
     return a is b or (a.is_float and b.is_float)
 
 
 def accepts_scalars(
     self: Op, called: Computation | None, parameters: Sequence[DType], results: Sequence[DType]
 ) -> list[DType]:
-    """The element types returned by a computation on scalars; rejects one with other parameters or results.
+    """The element types of the results of a computation on scalars. Rejects a computation that does not take
+    and return scalars of these types.
 
-    One float type may replace another here (the verifier is stricter where XLA's is).
+    A float type may stand in for another one here; where XLA is stricter, the verifier is as well.
     """
     found, shapes = _with_parameters(self, called, len(parameters), "to_apply")
     for number, (shape, wanted) in enumerate(zip(shapes, parameters, strict=True)):
@@ -80,7 +87,7 @@ def accepts_scalars(
 
 
 def sample_of(name: str, op: Op, dtype: DType) -> Computation:
-    """A sample computation that applies an op to scalars, in a module of its own."""
+    """A sample computation, in a module of its own, that applies an op to scalars."""
     computation = Module("samples").add_computation(name, entry=True)
     count = range(len(op.operand_names))
     operands = [computation.add(Parameter(Shape(dtype), n), name="xy"[n]) for n in count]
@@ -89,10 +96,10 @@ def sample_of(name: str, op: Op, dtype: DType) -> Computation:
 
 
 def sample_reducer(opcode: str, dtype: DType) -> Computation:
-    """A sample computation that applies a binary op to two scalars, in a module of its own."""
+    """A sample computation, in a module of its own, that applies a binary op to two scalars."""
     return sample_of(opcode, OPS[opcode](), dtype)
 
 
 def sample_comparison(direction: str, dtype: DType) -> Computation:
-    """A sample computation that compares two scalars, in a module of its own."""
+    """A sample computation, in a module of its own, that compares two scalars."""
     return sample_of("compare", OPS["compare"](Direction(direction)), dtype)  # type: ignore[call-arg]

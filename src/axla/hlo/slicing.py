@@ -1,4 +1,4 @@
-"""Ops that read or write parts of arrays: slices, updates, padding, concatenation."""
+"""Ops that read or write parts of arrays: slice, dynamic-slice, dynamic-update-slice, pad, concatenate."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from axla.ir.op import Op, attr, example, op
 
 @op("slice", operands="operand", moves=True)
 class Slice(PartOfOperand):
-    """The elements from start up to limit (exclusive), every stride-th one, per dimension.
+    """Every stride-th element from start up to, but not including, limit, in each dimension.
 
-    Ranges must lie inside the operand; they are written `[start:limit:stride]`.
+    The ranges `[start:limit:stride]`, one per dimension, must lie within the operand.
     """
 
     slice: SliceDims = attr(proto="slice_dimensions")
 
     def infer(self, operand: AnyShape) -> Shape:
-        """Returns the sizes of the ranges, which must lie within the operand."""
+        """Returns the number of elements of each range; the ranges must lie within the operand."""
         (source,) = arrays(self, operand)
         wanted = self.slice
         if wanted.rank != source.rank:
-            self.reject("c1", f"{wanted.rank} ranges for the {source.rank} dimensions of {show(source)}")
+            self.reject("c1", f"one range per dimension of {show(source)} is wanted, found {wanted.rank}")
         dims = []
         for d, (start, limit, stride) in enumerate(
             zip(wanted.starts, wanted.limits, wanted.strides, strict=True)
@@ -36,13 +36,13 @@ class Slice(PartOfOperand):
             if not 0 <= start <= limit <= source.dims[d]:
                 self.reject("c2", f"range [{start}:{limit}] is not within dimension {d} of {show(source)}")
             if stride < 1:
-                self.reject("c3", f"the stride of dimension {d} is {stride}; strides are at least 1")
+                self.reject("c3", f"the stride of dimension {d} must be at least 1, found {stride}")
             dims.append(-((start - limit) // stride))
         whole = zip(dims, source.dims, source.dynamic, strict=True)
         return source.with_dims(dims, [dynamic and n == size for n, size, dynamic in whole])
 
     def source(self, index: Sequence[Any], operand: Shape) -> tuple[Any, ...]:
-        """Index i is start + i * stride, per dimension."""
+        """Index i of the result is index start + i * stride of the operand, in each dimension."""
         return tuple(
             (i * stride if stride != 1 else i) + start if start else (i * stride if stride != 1 else i)
             for i, start, stride in zip(index, self.slice.starts, self.slice.strides, strict=True)
@@ -61,8 +61,8 @@ class Slice(PartOfOperand):
 
 
 def start_indices(self: Op, operand: Shape, indices: Sequence[AnyShape]) -> None:
-    """Checks the index operands of dynamic-slice and dynamic-update-slice: scalars of one integer type (or
-    one vector).
+    """Rejects index operands of dynamic-slice or dynamic-update-slice that are not one integer scalar per
+    dimension, all of the same type, or one vector of them.
     """
     shapes = arrays(self, *indices)
     vector = len(shapes) == 1 and shapes[0].rank == 1
@@ -73,27 +73,29 @@ def start_indices(self: Op, operand: Shape, indices: Sequence[AnyShape]) -> None
         if not s.dtype.is_integer or (s.rank and not vector):
             self.reject("indices", f"start indices must be integer scalars, found {show(shapes)}")
         if s.dtype is not shapes[0].dtype:
-            self.reject("indices", f"start indices must have one type, found {show(shapes)}")
+            self.reject("indices", f"start indices must have the same type, found {show(shapes)}")
 
 
 def clamped_starts(indices: Sequence[np.ndarray], dims: Sequence[int], sizes: Sequence[int]) -> list[int]:
-    """Start indices clamped so that a window of `sizes` is inside `dims`."""
+    """The start indices, clamped so that a window of `sizes` lies within an array of sizes `dims`."""
     starts = indices[0].tolist() if len(indices) == 1 and indices[0].ndim else [int(i) for i in indices]
     return [max(0, min(int(start), dim - size)) for start, dim, size in zip(starts, dims, sizes, strict=True)]
 
 
 @op("dynamic-slice", operands="operand *start_indices", moves=True, in_line=True)
 class DynamicSlice(PartOfOperand):
-    """The window of `dynamic_slice_sizes` at `start_indices`.
+    """The window of `dynamic_slice_sizes` that begins at `start_indices`.
 
-    The starts are integer scalars, one per dimension. They are clamped so that the window lies inside:
-    nothing is read outside, and no start is an error.
+    The start indices are integer scalars, one per dimension. They are clamped so that the window lies within
+    the operand; no start index is an error.
     """
 
     dynamic_slice_sizes: tuple[int, ...]
 
     def infer(self, operand: AnyShape, *indices: AnyShape) -> Shape:
-        """Returns the operand's dtype with `dynamic_slice_sizes`, which must fit its dims."""
+        """Returns the operand's dtype with the dims `dynamic_slice_sizes`, which must not exceed those of the
+        operand.
+        """
         (source,) = arrays(self, operand)
         start_indices(self, source, indices)
         sizes = self.dynamic_slice_sizes
@@ -103,7 +105,7 @@ class DynamicSlice(PartOfOperand):
         return source.with_dims(sizes, [dynamic and n == size for n, size, dynamic in whole])
 
     def evaluate(self, operand: np.ndarray, *indices: np.ndarray) -> np.ndarray:
-        """Returns a view of the window; starts are clamped so that it lies within the operand."""
+        """Returns a view of the window; start indices are clamped so that it lies within the operand."""
         sizes = [min(n, d) for n, d in zip(self.dynamic_slice_sizes, operand.shape, strict=True)]
         starts = clamped_starts(indices, operand.shape, sizes)
         return operand[tuple(slice(s, s + n) for s, n in zip(starts, sizes, strict=True))]
@@ -117,13 +119,16 @@ class DynamicSlice(PartOfOperand):
 
 @op("dynamic-update-slice", operands="operand update *start_indices", updates=True, in_line=True)
 class DynamicUpdateSlice(Op):
-    """`operand` with the window at `start_indices` replaced by `update`.
+    """The operand with the window that begins at `start_indices` replaced by `update`.
 
-    The starts are clamped so that the update lies inside, as in dynamic-slice.
+    The start indices are integer scalars, one per dimension. They are clamped so that the window lies within
+    the operand.
     """
 
     def infer(self, operand: AnyShape, update: AnyShape, *indices: AnyShape) -> Shape:
-        """Returns the operand's shape; the update must have its dtype and fit its dims."""
+        """Returns the operand's shape. The update must have its dtype and rank, and must not be larger in any
+        dimension.
+        """
         target, window = arrays(self, operand, update)
         start_indices(self, target, indices)
         same_dtype(self, (target, window))
@@ -132,12 +137,16 @@ class DynamicUpdateSlice(Op):
         return target.logical
 
     def accessed(self, operands: Sequence[AnyShape], result: AnyShape) -> int:
-        """The bytes of the update twice, read and written, and those of the start indices."""
+        """Counts the bytes of the update twice, since they are read and written, and those of the start
+        indices.
+        """
         _, update, *starts = operands
         return 2 * update.byte_size + sum(shape.byte_size for shape in starts)
 
     def evaluate(self, operand: np.ndarray, update: np.ndarray, *indices: np.ndarray) -> np.ndarray:
-        """Writes the update into a copy; starts are clamped so that it lies within the operand."""
+        """Writes the update into a copy of the operand; start indices are clamped so that it lies within the
+        operand.
+        """
         starts = clamped_starts(indices, operand.shape, update.shape)
         result = operand.copy()
         result[tuple(slice(s, s + n) for s, n in zip(starts, update.shape, strict=True))] = update
@@ -151,27 +160,30 @@ class DynamicUpdateSlice(Op):
 
 @op("pad", operands="operand padding_value", moves=True, in_line=True)
 class Pad(Op):
-    """Puts `padding_value` around the operand and between its elements.
+    """Adds elements with the value `padding_value` at the edges of the operand and between its elements.
 
-    `low_high_interior` per dimension, as 1_2_1. Interior padding comes first, between any two elements; then
-    edges are added, or cut off where they are negative.
+    `padding` has low, high and interior counts per dimension, written 1_2_1. Interior padding is applied
+    first, between any two neighbours. Then low and high elements are added before and after; where negative,
+    they are removed.
     """
 
     padding: PaddingConfig = attr(proto="padding_config")
 
     def infer(self, operand: AnyShape, value: AnyShape) -> Shape:
-        """Returns the padded dims, none of which may be negative; the padding value must be a scalar."""
+        """Returns the padded dims, none of which may be negative. The padding value must be a scalar of the
+        operand's type.
+        """
         source, fill = arrays(self, operand, value)
         config = self.padding
         same_dtype(self, (source, fill))
         if fill.rank:
             self.reject("c1", f"the padding value must be a scalar, found {show(fill)}")
         if config.rank != source.rank:
-            self.reject("c2", f"{config.rank} paddings for the {source.rank} dimensions of {show(source)}")
+            self.reject("c2", f"one padding per dimension of {show(source)} is wanted, found {config.rank}")
         dims = []
         for d, n in enumerate(source.dims):
             if config.interior[d] < 0:
-                message = f"the interior padding of dimension {d} is {config.interior[d]}; it is at least 0"
+                message = f"interior padding must be at least 0, found {config.interior[d]} in dimension {d}"
                 self.reject("c3", message)
             size = n + config.low[d] + config.high[d] + max(0, n - 1) * config.interior[d]
             if n == UNBOUNDED:
@@ -182,7 +194,9 @@ class Pad(Op):
         return source.with_dims(dims, source.dynamic)
 
     def evaluate(self, operand: np.ndarray, value: np.ndarray) -> np.ndarray:
-        """Fills an array with the padding value and puts the elements of the operand that remain into it."""
+        """Fills an array with the padding value, then writes those elements of the operand into it that are
+        not removed.
+        """
         config = self.padding
         spread = [n + max(0, n - 1) * step for n, step in zip(operand.shape, config.interior, strict=True)]
         dims = [max(0, n + low + high) for n, low, high in zip(spread, config.low, config.high, strict=True)]
@@ -190,7 +204,7 @@ class Pad(Op):
         to, of = [], []
         for n, low, step, dim in zip(operand.shape, config.low, config.interior, dims, strict=True):
             first = max(0, -(low // (step + 1))) if low < 0 else 0
-            last = min(n, -((low - dim) // (step + 1)))  # the first element that would lie behind the edge
+            last = min(n, -((low - dim) // (step + 1)))  # the first element beyond the high edge
             last = max(first, last)
             begin = low + first * (step + 1)
             to.append(
@@ -212,17 +226,19 @@ class Pad(Op):
 
 @op("concatenate", operands="*operands", moves=True, in_line=True)
 class Concatenate(Op):
-    """The operands, concatenated along the dimension; all other sizes must be equal."""
+    """Concatenates the operands along dimension `dimensions[0]`. They must have equal sizes in all other
+    dimensions.
+    """
 
     dimensions: tuple[int, ...]
 
     @property
     def dimension(self) -> int:
-        """The dimension along which operands are joined."""
+        """The dimension along which the operands are concatenated."""
         return self.dimensions[0]
 
     def infer(self, *operands: AnyShape) -> Shape:
-        """Returns the operands' shape with the sum of their sizes in the dimension."""
+        """Returns the operands' shape with the sum of their sizes in the dimension of concatenation."""
         shapes = arrays(self, *operands)
         if not shapes:
             self.reject("c1", "at least one operand is wanted, found none")
@@ -244,7 +260,7 @@ class Concatenate(Op):
         return Shape(dtype, dims, dynamic)
 
     def evaluate(self, *operands: np.ndarray) -> np.ndarray:
-        """Joins the operands along the dimension."""
+        """Concatenates the operands along the dimension."""
         return np.concatenate(operands, self.dimensions[0])
 
     examples = [

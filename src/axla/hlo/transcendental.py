@@ -1,6 +1,6 @@
-"""Functions with approximate results, with their meaning for floats and complex numbers.
+"""Elementwise functions with approximate results, for floats and complex numbers.
 
-For infinities and NaN the complex ones follow XLA:CPU, where NumPy differs.
+For infinities and NaN the complex functions follow XLA:CPU, where NumPy differs.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from axla.hlo.numeric import AnyArray, ArrayFunction, by_kind, rounded
 
 
 def _poisoned(x: AnyArray, result: AnyArray) -> AnyArray:
-    """A NaN in either part makes both parts NaN."""
+    """`result` with both parts NaN wherever a part of `x` is NaN."""
     return np.where(np.isnan(x.real) | np.isnan(x.imag), np.asarray(complex(np.nan, np.nan), x.dtype), result)
 
 
@@ -32,44 +32,44 @@ def _reciprocal_sqrt(x: AnyArray) -> AnyArray:
 
 
 def _complex_rsqrt(x: AnyArray) -> AnyArray:
-    """1 / sqrt(x); zeros for infinities, even beside NaN."""
+    """1 / sqrt(x); zero if a part of x is infinite, even if the other part is NaN."""
     far = np.isinf(x.real) | np.isinf(x.imag)
     zeros = joined(np.zeros_like(x.real), np.copysign(np.zeros_like(x.imag), -x.imag))
     return np.where(far, zeros, _reciprocal_sqrt(x))
 
 
 def _complex_cbrt(x: AnyArray) -> AnyArray:
-    """The cube root with a third of the angle; zeros keep the sign of their imaginary part."""
+    """The cube root whose angle is a third of that of x; for a zero x, zero with the imaginary part of x."""
     size, angle = np.cbrt(np.abs(x)), np.angle(x) / 3
     zero = size == 0
     return joined(np.where(zero, 0, size * np.cos(angle)), np.where(zero, x.imag, size * np.sin(angle)))
 
 
 Sqrt = transcendental(
-    "sqrt", by_kind(complex=_complex_sqrt, other=np.sqrt), "The square root; -0 stays, NaN below 0."
+    "sqrt", by_kind(complex=_complex_sqrt, other=np.sqrt), "The square root; -0 for -0, NaN for x < 0."
 )
 Rsqrt = transcendental(
     "rsqrt",
     by_kind(complex=_complex_rsqrt, other=_reciprocal_sqrt),
-    "1 / sqrt(x); at zeros infinite with their sign, NaN below 0.",
+    "1 / sqrt(x); infinity with the sign of x for zeros, NaN for x < 0.",
 )
 Cbrt = transcendental(
     "cbrt",
     by_kind(complex=_complex_cbrt, other=np.cbrt),
-    "The cube root, of negative numbers too; of a complex number the one whose angle is a third of its own.",
+    "The cube root, also of negative numbers; for a complex x, the root whose angle is a third of that of x.",
 )
 
 # Exponentials and logarithms
 
 
 def _complex_exp(x: AnyArray) -> AnyArray:
-    """NaN where the angle is not finite, whatever the magnitude."""
+    """exp(x); NaN if the real part is -inf and the imaginary part is not finite, where NumPy returns 0."""
     lost = np.isneginf(x.real) & ~np.isfinite(x.imag)
     return np.where(lost, np.asarray(complex(np.nan, np.nan), x.dtype), np.exp(x))
 
 
 def _complex_expm1(x: AnyArray) -> AnyArray:
-    """The imaginary part of a real number stays 0 where the real part overflows."""
+    """exp(x) - 1; for a real x, the imaginary part is 0 even if the real part overflows."""
     result: AnyArray = np.expm1(x)
     return joined(result.real, np.where(x.imag == 0, x.imag, result.imag))
 
@@ -79,7 +79,9 @@ def _complex_log(x: AnyArray) -> AnyArray:
 
 
 def _complex_log1p(x: AnyArray) -> AnyArray:
-    """log(1 + x); near 0 the modulus of 1 + x is 1 to the last bit, so it is computed from x directly."""
+    """log(1 + x). For small x the real part is computed from the parts of x in extended precision, since 1 +
+    x rounds to 1.
+    """
     with np.errstate(all="ignore"):
         far = np.log1p(x)
         re, im = x.real.astype(np.longdouble), x.imag.astype(np.longdouble)
@@ -102,15 +104,15 @@ Exponential = transcendental("exponential", by_kind(complex=_complex_exp, other=
 ExponentialMinusOne = transcendental(
     "exponential-minus-one",
     by_kind(complex=_complex_expm1, other=np.expm1),
-    "e^x - 1, without loss of digits near 0.",
+    "e^x - 1, accurate near 0, where e^x would round to 1.",
 )
 Log = transcendental(
-    "log", by_kind(complex=_complex_log, other=np.log), "The natural logarithm; -inf at zeros, NaN below."
+    "log", by_kind(complex=_complex_log, other=np.log), "The natural logarithm; -inf for 0, NaN for x < 0."
 )
 LogPlusOne = transcendental(
     "log-plus-one",
     by_kind(complex=_complex_log1p, other=np.log1p),
-    "log(1 + x), exact near 0; -inf at -1.",
+    "log(1 + x), accurate near 0, where 1 + x would round to 1; -inf for x = -1.",
 )
 Logistic = transcendental(
     "logistic", by_kind(complex=_complex_logistic, other=_logistic), "1 / (1 + e^-x), from 0 to 1."
@@ -120,8 +122,8 @@ Logistic = transcendental(
 
 
 def _beside_cut(function: Callable[[AnyArray], AnyArray], part: str) -> ArrayFunction:
-    """On its branch cut, where a part is 0, the function has the value above or right of the cut, whatever
-    the sign of the zero.
+    """A version of `function` that, on its branch cut, where the part `part` of a complex x is 0, returns the
+    value of the side where the part is positive, whatever the sign of the zero.
     """
 
     def evaluate(x: AnyArray) -> AnyArray:
@@ -133,29 +135,29 @@ def _beside_cut(function: Callable[[AnyArray], AnyArray], part: str) -> ArrayFun
 
 
 Tanh = transcendental("tanh", rounded(np.tanh), "The hyperbolic tangent, from -1 to 1.")
-Sine = transcendental("sine", rounded(np.sin), "sin(x), x in radians, of any size.")
-Cosine = transcendental("cosine", rounded(np.cos), "cos(x), x in radians, of any size.")
-Tan = transcendental("tan", rounded(np.tan), "tan(x), x in radians, of any size.")
+Sine = transcendental("sine", rounded(np.sin), "sin(x), x in radians of any magnitude.")
+Cosine = transcendental("cosine", rounded(np.cos), "cos(x), x in radians of any magnitude.")
+Tan = transcendental("tan", rounded(np.tan), "tan(x), x in radians of any magnitude.")
 Acos = transcendental(
-    "acos", _beside_cut(np.arccos, "imag"), "The inverse cosine, from 0 to pi; NaN beyond 1."
+    "acos", _beside_cut(np.arccos, "imag"), "The inverse cosine, from 0 to pi; NaN for real |x| > 1."
 )
 Acosh = transcendental(
-    "acosh", _beside_cut(np.arccosh, "imag"), "The inverse hyperbolic cosine; NaN below 1."
+    "acosh", _beside_cut(np.arccosh, "imag"), "The inverse hyperbolic cosine; NaN for real x < 1."
 )
 Asin = transcendental(
-    "asin", _beside_cut(np.arcsin, "imag"), "The inverse sine, -pi/2 to pi/2; NaN beyond 1."
+    "asin", _beside_cut(np.arcsin, "imag"), "The inverse sine, from -pi/2 to pi/2; NaN for real |x| > 1."
 )
 Asinh = transcendental("asinh", _beside_cut(np.arcsinh, "real"), "The inverse hyperbolic sine.")
 Atanh = transcendental(
-    "atanh", rounded(np.arctanh), "The inverse hyperbolic tangent; infinite at -1 and 1, NaN beyond."
+    "atanh", rounded(np.arctanh), "The inverse hyperbolic tangent; infinite at -1 and 1, NaN if real |x| > 1."
 )
 Sinh = transcendental("sinh", rounded(np.sinh), "The hyperbolic sine.")
 Cosh = transcendental("cosh", rounded(np.cosh), "The hyperbolic cosine.")
 
 
 def _square(x: AnyArray) -> AnyArray:
-    """The square by fused multiply-add, as in XLA: where both squares overflow the real part is -inf, not
-    NaN.
+    """The square of x by fused multiply-add, as in XLA: if both squares in the real part overflow, it is
+    -inf, not NaN.
     """
     a, b = x.real, x.imag
     lost = np.isinf(b * b) & np.isfinite(a)
@@ -163,7 +165,7 @@ def _square(x: AnyArray) -> AnyArray:
 
 
 def _complex_atan2(y: AnyArray, x: AnyArray) -> AnyArray:
-    """-i log((x + iy) / sqrt(x^2 + y^2)); an infinite logarithm has no angle."""
+    """-i log((x + iy) / sqrt(x^2 + y^2)); NaN if a part of the logarithm is infinite."""
     total = _square(x) + _square(y)
     root = _complex_sqrt(joined(np.where(np.isinf(total.imag), 0, total.real), total.imag))
     found = _complex_log(divide(joined(x.real - y.imag, x.imag + y.real), root))
@@ -171,9 +173,7 @@ def _complex_atan2(y: AnyArray, x: AnyArray) -> AnyArray:
 
 
 def _atan2(y: AnyArray, x: AnyArray) -> AnyArray:
-    """atan2 computed in f64, since the single precision function of some C libraries is not correctly
-    rounded.
-    """
+    """atan2 computed in f64: the single-precision function of some C libraries is not correctly rounded."""
     return np.arctan2(y.astype("f8"), x.astype("f8")).astype(y.dtype)
 
 
@@ -181,7 +181,7 @@ Atan2 = binary(
     "atan2",
     by_kind(complex=_complex_atan2, other=_atan2),
     INEXACT,
-    "The angle of the point (rhs, lhs), -pi to pi.",
+    "The angle of the point (x, y) = (rhs, lhs), from -pi to pi.",
     expensive=True,
     transcendental=True,
 )
@@ -206,9 +206,9 @@ Erf = transcendental(
 
 
 def _power_signed(x: AnyArray, y: AnyArray) -> AnyArray:
-    """The wrapped power; a negative exponent gives 0, except for bases 1 and -1.
+    """The power, wrapped. For a negative exponent it is 0, except for the bases 1 and -1.
 
-    As on XLA:CPU only the low six bits of an exponent count: higher powers of all other bases overflow
+    As on XLA:CPU, only the low six bits of the exponent count: for higher powers, all other bases overflow
     anyway.
     """
     exponent = (y & y.dtype.type(63)).astype(np.uint8)
@@ -221,16 +221,16 @@ def _power_signed(x: AnyArray, y: AnyArray) -> AnyArray:
 
 
 def _power_unsigned(x: AnyArray, y: AnyArray) -> AnyArray:
-    """The power computed on signed numbers with the same bits, as on XLA:CPU."""
+    """The power computed on signed integers with the same bits, as on XLA:CPU."""
     signed = x.dtype.str.replace("u", "i")
     return _power_signed(x.view(signed), y.view(signed)).view(x.dtype)
 
 
 def _complex_power(x: AnyArray, y: AnyArray) -> AnyArray:
-    """|x|^c e^(-d arg x) (cos q + i sin q), q = c arg x + d log |x|, for y = c + id."""
+    """x^y = |x|^c e^(-d arg x) (cos q + i sin q), where y = c + id and q = c arg x + d log |x|."""
     size, angle, c, d = np.abs(x), np.angle(x), y.real, y.imag
     scale = np.power(size, c) * np.exp(-d * angle)
-    wide = np.float64 if x.dtype == np.complex64 else np.longdouble  # one rounding, as in XLA
+    wide = np.float64 if x.dtype == np.complex64 else np.longdouble  # the sum is rounded once, as in XLA
     turn = (c.astype(wide) * angle + (d * np.log(size)).astype(wide)).astype(c.dtype)
     result = joined(np.asarray(scale * np.cos(turn)), np.asarray(scale * np.sin(turn)))
     one = np.ones((), x.dtype)
@@ -244,8 +244,8 @@ Power = binary(
     "power",
     by_kind(signed=_power_signed, unsigned=_power_unsigned, complex=_complex_power, other=np.power),
     ARITHMETIC,
-    "x to the power y; 1 for y = 0, NaN for negative x unless y is whole. Integers wrap; to a negative power "
-    "they are 0 except for 1 and -1.",
+    "x to the power y; 1 for y = 0; NaN for x < 0 if y is not whole. Integers wrap; for y < 0 the result is "
+    "0, except for x = 1 and -1.",
     expensive=True,
     transcendental=True,
 )

@@ -1,4 +1,4 @@
-"""Asynchronous copies, transfers between host, replicas and devices, domains."""
+"""Ops that copy asynchronously, transfer data between host, replicas and devices, or mark domains."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from axla.ir.op import Op, attr, example, op
 
 @op("copy-start", operands="operand")
 class CopyStart(Op):
-    """Starts a copy: the value is a tuple of the copy, the operand and a context."""
+    """Starts an asynchronous copy. The value is a tuple of the copy, the operand and a context."""
 
     shape: AnyShape
     cross_program_prefetch_index: int | None = None
@@ -32,7 +32,7 @@ class CopyStart(Op):
         return self.shape
 
     def evaluate(self, operand):
-        """Returns the operand as the copy: arrays do not change in the interpreter."""
+        """Returns the operand as its own copy, since arrays do not change in the interpreter."""
         return (operand, operand, np.zeros((), np.uint32))
 
     examples = [example(Shape(F32, (3,)), shape=TupleShape((Shape(F32, (3,)), Shape(F32, (3,)), Shape(U32))))]
@@ -40,21 +40,23 @@ class CopyStart(Op):
 
 @op("copy-done", operands="operand", ends=CopyStart)
 class CopyDone(Op):
-    """The result of a copy-start."""
+    """Waits for a copy-start; the value is the copy."""
 
     def infer(self, operand: AnyShape) -> AnyShape:
-        """Returns the shape of the copy; the operand must come from a copy-start."""
+        """Returns the shape of the copy, element 0 of the operand, which must be the tuple of a
+        copy-start.
+        """
         return started(self, operand, 0)
 
     def evaluate(self, operand):
-        """Returns the copy."""
+        """Returns the copy, element 0 of the operand."""
         return operand[0]
 
     examples = [example(TupleShape((Shape(F32, (3,)), Shape(F32, (3,)), Shape(U32))))]
 
 
 class _Transfer(Op):
-    """The base of the ops that send to and receive from hosts and devices."""
+    """The base of the ops that send data to, or receive data from, the host or other devices."""
 
     __slots__ = ()
     side_effect = True
@@ -66,7 +68,7 @@ class _Transfer(Op):
 
 @op("send", operands="data token", effect="transfers", mixes_floats=True, in_order=True)
 class Send(_Transfer, Transfer):
-    """Starts sending data on a channel: the value is a tuple of the data, a context and a token."""
+    """Starts to send data on a channel. The value is a tuple of the data, a context and a token."""
 
     shape: AnyShape
     channel_id: int | None = None
@@ -88,13 +90,13 @@ class Send(_Transfer, Transfer):
 
 @op("send-done", operands="operand", effect="transfers", ends=Send)
 class SendDone(_Transfer, Transfer):
-    """A token for the end of a send."""
+    """Waits for a send; the value is a token."""
 
     channel_id: int | None = None
     is_host_transfer: bool = False
 
     def infer(self, operand: AnyShape) -> AnyShape:
-        """Returns the shape of a token; the operand must come from a send."""
+        """Returns the shape of a token; the operand must be the tuple of a send."""
         return started(self, operand, 2)
 
     examples = [example(TupleShape((Shape(F32, (3,)), Shape(U32), TOKEN)), channel_id=1)]
@@ -102,7 +104,9 @@ class SendDone(_Transfer, Transfer):
 
 @op("recv", operands="token", effect="transfers")
 class Recv(_Transfer, Transfer):
-    """Starts receiving from a channel: the value is a tuple of the data to come, a context and a token."""
+    """Starts to receive from a channel. The value is a tuple of the data that will arrive, a context and a
+    token.
+    """
 
     shape: AnyShape
     channel_id: int | None = None
@@ -121,13 +125,13 @@ class Recv(_Transfer, Transfer):
 
 @op("recv-done", operands="operand", effect="transfers", ends=Recv, in_order=True)
 class RecvDone(_Transfer, Transfer):
-    """The data received, and a token."""
+    """Waits for a recv; the value is a tuple of the data received and a token."""
 
     channel_id: int | None = None
     is_host_transfer: bool = False
 
     def infer(self, operand: AnyShape) -> AnyShape:
-        """Returns (data, token[]); the operand must come from a recv."""
+        """Returns (data, token[]); the operand must be the tuple of a recv."""
         started(self, operand, 2)
         parts = operand.parts
         return TupleShape((parts[0].logical, TOKEN))
@@ -137,7 +141,7 @@ class RecvDone(_Transfer, Transfer):
 
 @op("infeed", operands="token", effect="infeed", in_order=True)
 class Infeed(_Transfer):
-    """The next value of the infeed queue, and a token."""
+    """Takes the next value from the infeed queue. The value is a tuple of the data and a token."""
 
     shape: AnyShape
     infeed_config: str = ""
@@ -157,13 +161,13 @@ class Infeed(_Transfer):
 
 @op("outfeed", operands="data token", effect="outfeed", mixes_floats=True, in_order=True)
 class Outfeed(_Transfer):
-    """Puts the data into the outfeed queue, as `outfeed_shape`; gives a token."""
+    """Puts the data into the outfeed queue with the shape `outfeed_shape`. The value is a token."""
 
     outfeed_shape: AnyShape
     outfeed_config: str = ""
 
     def infer(self, data: AnyShape, token: AnyShape) -> AnyShape:
-        """Returns the shape of a token; `outfeed_shape` must be that of the data."""
+        """Returns the shape of a token; `outfeed_shape` must be the shape of the data."""
         self._token(token)
         if self.outfeed_shape.logical is not data.logical:
             message = f"outfeed_shape={show(self.outfeed_shape)} must be that of the data, {show(data)}"
@@ -175,7 +179,9 @@ class Outfeed(_Transfer):
 
 @op("domain", operands="operand")
 class Domain(Same):
-    """The operand itself, at the boundary between two domains, such as shardings; `domain` describes it."""
+    """Returns its operand unchanged, at the boundary between two domains, such as two shardings. The
+    attribute `domain` describes them.
+    """
 
     domain: RawText = attr(required=True, default=RawText("{}"))
 
@@ -193,7 +199,9 @@ class Domain(Same):
 
 
 def receives_last(order: Sequence[Instruction]) -> Sequence[Instruction]:
-    """An order in which receives come as late as possible, so that the data has been sent before."""
+    """Sorts instructions so that each comes after its operands and control predecessors, and each recv-done
+    as late as possible: its data has then been sent before. Returns `order` itself if it has no recv-done.
+    """
     if not any(isinstance(inst.op, RecvDone) for inst in order):
         return order
     place = {inst: number for number, inst in enumerate(order)}

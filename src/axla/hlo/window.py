@@ -1,4 +1,4 @@
-"""Windows moving over arrays: reduce-window, select-and-scatter, convolution."""
+"""Ops that move a window over an array: reduce-window, select-and-scatter, convolution."""
 
 from __future__ import annotations
 
@@ -33,17 +33,19 @@ def _places(size: int, window: Window, d: int) -> int:
 
 
 def places(self: Op, dims: Sequence[int], window: Window) -> tuple[int, ...]:
-    """The number of window positions in each dimension of an array; rejects invalid windows."""
+    """The number of window positions in each dimension of an array of sizes `dims`; rejects an invalid
+    window.
+    """
     if window.rank != len(dims):
-        self.reject("w1", f"a window of {window.rank} dimensions for {len(dims)}")
+        self.reject("w1", f"a window of {window.rank} dimensions does not fit an array of {len(dims)}")
     for name in ("size", "stride", "base_dilation", "window_dilation"):
         if any(n < 1 for n in getattr(window, name)):
             found = getattr(window, name)
-            self.reject("w2", f"{name} of a window is at least 1, found {found}")
+            self.reject("w2", f"{name} of a window must be at least 1, found {found}")
     sizes = [_places(n, window, d) for d, n in enumerate(dims)]
     for d, n in enumerate(dims):
         if n and (n - 1) * window.base_dilation[d] + 1 + window.low[d] + window.high[d] < 0:
-            self.reject("w3", f"the padding of dimension {d} cuts off more than there is")
+            self.reject("w3", f"the negative padding of dimension {d} removes more elements than there are")
     return tuple(sizes)
 
 
@@ -51,12 +53,13 @@ _MOST_TAPS = 4096
 
 
 def overlap_count(window: Window, k: int, size: int, made: int) -> int:
-    """The number of pairs of a window position and an offset in the window that fall on an element, in one
-    dimension. Very large windows are sampled: every n-th position counts n times.
+    """The number of pairs of a window position and an offset within the window that read an element of the
+    operand, not padding, in window dimension `k`. The operand has `size` elements and the result `made`. Very
+    large windows are sampled: every n-th offset counts n times.
     """
     stride, low, base = window.stride[k], window.low[k], window.base_dilation[k]
     common = gcd(stride, base)
-    period = base // common  # places in the result that meet the same element of the base's period
+    period = base // common  # positions with this distance both read an element, or both read a gap
     inverse = pow(stride // common, -1, period)
     every = -(-window.size[k] // _MOST_TAPS)
     taps = range(0, window.size[k], every)
@@ -73,13 +76,17 @@ def overlap_count(window: Window, k: int, size: int, made: int) -> int:
 
 
 def padded(x: np.ndarray, window: Window, fill: Any) -> np.ndarray:
-    """The array with edge padding, and with interior padding for its base dilation."""
+    """The array with edge padding, and with interior padding for the window's base dilation, all of the value
+    `fill`.
+    """
     config = PaddingConfig(window.low, window.high, tuple(d - 1 for d in window.base_dilation))
     return Pad(config).evaluate(x, np.asarray(fill, x.dtype))
 
 
 def offsets(window: Window, dims: Sequence[int]) -> Iterator[tuple[tuple[int, ...], tuple[slice, ...]]]:
-    """Every offset in the window, with the slice of the padded array that all window positions read there."""
+    """Yields each offset within the window, and the slice of the padded array that the window positions read
+    at it. `dims` are the numbers of window positions.
+    """
     for at in np.ndindex(*window.size):
         where = []
         for d, k in enumerate(at):
@@ -96,17 +103,19 @@ def offsets(window: Window, dims: Sequence[int]) -> Iterator[tuple[tuple[int, ..
 
 @op("reduce-window", operands="*operands", expensive=True, mixes_floats=True, reads_alike=True, in_line=True)
 class ReduceWindow(Applying):
-    """Combines the elements in each place of a window by `to_apply`: n arrays, n initial values.
+    """Combines the elements in the window by `to_apply`, for each position of the window. The operands are n
+    arrays, then n initial values.
 
-    The window moves by `stride`; `pad` adds initial values at the edges (or cuts off), `lhs_dilate` puts them
-    between elements, `rhs_dilate` spreads the window. `to_apply` must be associative, as in reduce.
+    The window moves by `stride`. `pad` adds initial values at the edges, or removes elements where it is
+    negative; `lhs_dilate` puts initial values between the elements; `rhs_dilate` puts gaps between the
+    elements that the window reads. `to_apply` must be associative, as in reduce.
     """
 
     window: Window
     to_apply: Computation
 
     def infer(self, *operands: AnyShape) -> AnyShape:
-        """Returns the number of places of the window per dimension, for each array."""
+        """Returns, for each array, the shape whose sizes are the numbers of positions of the window."""
         data, inits = data_and_inits(self, operands)
         dims = places(self, data[0].dims, self.window)
         kinds = accepts_scalars(
@@ -116,12 +125,12 @@ class ReduceWindow(Applying):
         return TupleShape(results) if self.to_apply.root.shape.is_tuple else results[0]
 
     def operations(self, operands: Sequence[AnyShape], result: AnyShape) -> int:
-        """How often `to_apply` is applied: once for each element of a window beyond the first."""
+        """Counts how many times `to_apply` is applied: once for each element of a window but the first."""
         return (prod(self.window.size) - 1) * next(result.arrays()).size
 
     @classmethod
     def samples(cls):
-        """Windows with strides, padding and dilation."""
+        """A window with strides and padding, and one with dilation and negative padding."""
         add = sample_reducer("add", F32)
         return [
             (cls(Window((2, 2), (1, 2), (0, 1), (1, 0)), add), (Shape(F32, (4, 6)), Shape(F32))),
@@ -131,9 +140,11 @@ class ReduceWindow(Applying):
 
 @op("select-and-scatter", operands="operand source init", expensive=True)
 class SelectAndScatter(Op):
-    """Adds each element of `source` (by `scatter`) to the element that `select` chooses in its place.
+    """Chooses one element of the operand for each position of the window, and combines there the element of
+    `source` for that position, by `scatter`. All other elements of the result are `init`.
 
-    The chosen element is the first one that no later one replaces: a later one does where `select` is false.
+    `select` compares the element chosen so far with a later element of the window: if it is false, the later
+    one is chosen instead.
     """
 
     window: Window
@@ -141,12 +152,12 @@ class SelectAndScatter(Op):
     scatter: Computation
 
     def infer(self, operand: AnyShape, source: AnyShape, init: AnyShape) -> Shape:
-        """Returns the operand's shape; the source must have an element for each place of the window."""
+        """Returns the operand's shape. The source must have one element for each position of the window."""
         data, values, start = arrays(self, operand, source, init)
         dims = places(self, data.dims, self.window)
         if values.dims != dims:
             wanted = show(values.with_dims(dims))
-            self.reject("c1", f"the source is {show(values)}, {wanted} is wanted")
+            self.reject("c1", f"the source must be {wanted}, found {show(values)}")
         same_dtype(self, (values, start))
         scalar = Shape(data.dtype)
         returns(self, accepts(self, self.select, [scalar, scalar], "select"), Shape(PRED), "select")
@@ -154,20 +165,21 @@ class SelectAndScatter(Op):
         return data.logical
 
     def operations(self, operands: Sequence[AnyShape], result: AnyShape) -> int:
-        """How often `select` is applied: once for each element of each window."""
+        """Counts how many times `select` is applied: once for each element of each window."""
         return prod(self.window.size) * operands[1].size
 
     @classmethod
     def samples(cls):
-        """The gradient of max-pooling of 2 x 2 elements."""
+        """The gradient of max-pooling with windows of 2 x 2 elements."""
         greater, add = sample_comparison("GE", F32), sample_reducer("add", F32)
         op_value = cls(Window((2, 2), (2, 2)), greater, add)
         return [(op_value, (Shape(F32, (4, 6)), Shape(F32, (2, 3)), Shape(F32)))]
 
 
 def _reached(window: Window, d: int, size: int, places: int) -> list[tuple[slice, slice]]:
-    """For every offset in the window along a dimension: the positions at which it falls on an element, and on
-    which.
+    """For each offset within the window along dimension `d`: the slice of the window positions at which it
+    reads an element of the operand, not padding, and the slice of those elements. The operand has `size`
+    elements, and there are `places` positions.
     """
     found = []
     for tap in range(window.size[d]):
@@ -179,7 +191,7 @@ def _reached(window: Window, d: int, size: int, places: int) -> list[tuple[slice
 
 
 def _run(numbers: np.ndarray) -> slice:
-    """The slice for these evenly spaced positions."""
+    """The slice that selects these evenly spaced positions."""
     if not len(numbers):
         return slice(0, 0)
     step = int(numbers[1] - numbers[0]) if len(numbers) > 1 else 1
@@ -192,14 +204,15 @@ SPARSE = regex(rf"\{{(lhs{_STORED}( rhs{_STORED})?|rhs{_STORED})?\}}")
 
 @op("convolution", operands="lhs rhs", expensive=True, mixes_floats=True)
 class Convolution(Op):
-    """Products of `rhs` (the kernel) with the places of a window over `lhs`, summed over window and features.
+    """Sums products of the kernel `rhs` with the elements of `lhs` in a window, over the window and over
+    input features, for each position of the window.
 
-    `dim_labels` names the dimensions: b batch, f feature, 0, 1... spatial; of the kernel i input and o output
-    features. The window has strides, padding (negative cuts off), dilation of the input (`lhs_dilate`) and of
-    the kernel (`rhs_dilate`), and may be reversed (`rhs_reversal`). Features (or the batch) may be split into
-    groups that do not see each other. Any number of spatial dimensions, none too. Narrow floats are summed in
-    f32 and rounded once. `sparsity_config` says which blocks of an operand hold few numbers; no backend runs
-    it.
+    `dim_labels` names the dimensions: b batch, f feature, 0, 1... spatial; in the kernel, i input and o
+    output features. There may be any number of spatial dimensions, also none. The window has strides, padding
+    (negative removes elements), dilation of the input (`lhs_dilate`) and of the kernel (`rhs_dilate`), and
+    may be reversed (`rhs_reversal`). The features, or the batch, may be divided into groups that are
+    convolved independently. Floats of less than 32 bits are summed in f32 and rounded once. `sparsity_config`
+    describes sparse operands, which no backend supports.
     """
 
     shape: Shape
@@ -214,16 +227,18 @@ class Convolution(Op):
     sparsity_config: RawText | None = None
 
     def infer(self, lhs: AnyShape, rhs: AnyShape) -> Shape:
-        """Returns batch, output features and places of the window in the order of `dim_labels`."""
+        """Returns the dimensions of batch, output features and window positions, in the order of
+        `dim_labels`.
+        """
         left, right = arrays(self, lhs, rhs)
         if self.sparsity_config is not None and not SPARSE.fullmatch(self.sparsity_config):
             wanted = "{lhs={sparsity=2x4 dimension=1 stride=1} rhs={...}}"
-            self.reject("c9", f"sparsity_config={self.sparsity_config}, wanted as in {wanted}")
+            self.reject("c9", f"sparsity_config must be like {wanted}, found {self.sparsity_config}")
         return self._result(left, right, self.shape.dtype)
 
     @classmethod
     def of(cls, lhs: Shape, rhs: Shape, dtype: DType | None = None, **attributes: Any) -> Convolution:
-        """The convolution of these operands with its result shape."""
+        """A convolution of operands with these shapes, with the result shape inferred."""
         draft = cls(lhs, **attributes)
         return cls(draft._result(lhs, rhs, dtype or lhs.dtype), **attributes)
 
@@ -235,7 +250,7 @@ class Convolution(Op):
         if len({lhs.dtype.is_complex, rhs.dtype.is_complex, dtype.is_complex}) > 1:
             self.reject("c8", f"complex and other element types cannot be mixed: {show((lhs, rhs))}, {dtype}")
         if rhs.dynamic[labels.kernel_output]:
-            self.reject("c7", f"the kernel's output features are dynamic: {show(rhs)}")
+            self.reject("c7", f"the kernel's output features must not be dynamic, found {show(rhs)}")
         dynamic = [False] * len(dims)
         dynamic[labels.output_batch] = lhs.dynamic[labels.input_batch]
         for source, target in zip(labels.input_spatial, labels.output_spatial, strict=True):
@@ -266,12 +281,12 @@ class Convolution(Op):
         groups, batches = self.feature_group_count, self.batch_group_count
         if groups < 1 or batches < 1 or groups > 1 and batches > 1:
             found = f"feature_group_count={groups}, batch_group_count={batches}"
-            self.reject("c3", f"{found}; both are at least 1, and only one may be more")
+            self.reject("c3", f"{found}; both must be at least 1, and one of them 1")
         if features != inputs * groups:
-            self.reject("c4", f"{features} input features are wanted {groups} times {inputs} of the kernel")
+            self.reject("c4", f"{groups} times {inputs} input features are wanted, found {features}")
         if outputs % groups or outputs % batches or batch % batches:
             found = f"{outputs} output features and batch {batch}"
-            self.reject("c5", f"{found} do not divide into {groups} and {batches} groups")
+            self.reject("c5", f"{found} do not divide into {groups} feature and {batches} batch groups")
         dims = [0] * lhs.rank
         dims[labels.output_batch], dims[labels.output_feature] = batch // batches, outputs
         for d, n in zip(labels.output_spatial, places(self, spatial, window), strict=True):
@@ -279,7 +294,9 @@ class Convolution(Op):
         return dims
 
     def operations(self, operands: Sequence[AnyShape], result: AnyShape) -> int:
-        """The number of products with actual elements, not counting padding and gaps of dilation."""
+        """Counts two operations for each product with an element of the operand, not with padding or a gap of
+        dilation.
+        """
         (lhs, rhs), labels = operands, self.dim_labels
         met = prod(
             overlap_count(self.window, k, lhs.dims[d], result.dims[labels.output_spatial[k]])
@@ -289,13 +306,15 @@ class Convolution(Op):
         return 2 * met * batch * rhs.dims[labels.kernel_input] * rhs.dims[labels.kernel_output]
 
     def check_dense(self) -> None:
-        """Raises UnsupportedError for a sparse convolution."""
+        """Raises UnsupportedError if the convolution has sparse operands."""
         if self.sparsity_config:
             message = f"convolution with sparsity_config={self.sparsity_config} is not supported"
             raise UnsupportedError(message)
 
     def evaluate(self, lhs: np.ndarray, rhs: np.ndarray) -> np.ndarray:
-        """Sums the products in the accumulator's type, one place of the kernel after the other."""
+        """Sums the products in the type of `accumulator`, for one offset within the kernel after the
+        other.
+        """
         self.check_dense()
         labels, window = self.dim_labels, self.window
         x, k = factor(lhs, self.shape.dtype), factor(rhs, self.shape.dtype)
@@ -304,7 +323,7 @@ class Convolution(Op):
         k = np.flip(k, tuple(d for d in range(window.rank) if window.reversal[d]))
         groups = self.feature_group_count
         if self.batch_group_count > 1:
-            # Groups of the batch are groups of features of a smaller batch.
+            # A batch of g groups becomes a batch of one g-th of the size, with g groups of features.
             groups = self.batch_group_count
             x = np.concatenate(np.split(x, groups), axis=-1)
         dims = tuple(_places(lhs.shape[d], window, n) for n, d in enumerate(labels.input_spatial))

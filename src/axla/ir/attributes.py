@@ -1,8 +1,9 @@
-"""Value types of op attributes: immutable, hashable, compared by value. `axla.text.attributes` reads and
-writes them.
+"""The types of the attributes of ops: immutable, hashable, compared by value. `axla.text.attributes` reads
+and writes them in HLO text.
 
-Plain attributes are Python's own types: int, float, bool, str (written in quotes), `Word` (written bare),
-tuples of int or bool, and these with `| None`, where None means that the text does not give the attribute.
+Simple attributes have Python's own types: int, float, bool, str (written in quotes), `Word` (written without
+quotes), and tuples of int or bool. Any type may be combined with `| None`; None means that the text does not
+have the attribute.
 """
 
 from __future__ import annotations
@@ -15,17 +16,17 @@ from axla.core.dataclass import dataclass
 from axla.core.errors import ShapeError
 
 Single = NewType("Single", float)
-"""A number that is of 32 bits in XLA: text shows six digits of it, or nine where six are not enough."""
+"""A number that XLA stores as f32: the text has six digits, or nine if six do not determine it."""
 
 
 class Word(str):
-    """A name that the text form writes without quotes."""
+    """A name that HLO text has without quotes."""
 
     __slots__ = ()
 
 
 class RawText(str):
-    """The text of an attribute's value, kept uninterpreted."""
+    """The text of an attribute's value, which axla keeps without interpreting it."""
 
     __slots__ = ()
 
@@ -42,7 +43,7 @@ class Direction(enum.StrEnum):
 
     @property
     def mirrored(self) -> Direction:
-        """The direction with the operands exchanged."""
+        """The direction to use after the operands have been exchanged: GT for LT."""
         return _MIRRORED.get(self, self)
 
 
@@ -53,7 +54,7 @@ _MIRRORED = {
 
 
 class CompareType(enum.StrEnum):
-    """The order in which `compare` compares; the default depends on the operands' element type."""
+    """The order in which `compare` orders its operands. The default depends on their element type."""
 
     FLOAT = "FLOAT"
     TOTAL_ORDER = "TOTALORDER"
@@ -62,7 +63,7 @@ class CompareType(enum.StrEnum):
 
 
 class FusionKind(enum.StrEnum):
-    """XLA's kinds of fusions, by their spelling in HLO text."""
+    """The kinds of fusions in XLA, as HLO text spells them."""
 
     LOOP = "kLoop"
     INPUT = "kInput"
@@ -71,7 +72,7 @@ class FusionKind(enum.StrEnum):
 
 
 class Precision(enum.StrEnum):
-    """The precision with which a dot or convolution reads an operand."""
+    """The precision to which a dot or convolution may round an operand."""
 
     DEFAULT = "default"
     HIGH = "high"
@@ -80,7 +81,9 @@ class Precision(enum.StrEnum):
 
 
 class FftType(enum.StrEnum):
-    """The kind of a Fourier transform: forward or inverse, complex to complex or between real and complex."""
+    """The kind of a Fourier transform: complex to complex, forward or inverse, or between real and
+    complex.
+    """
 
     FFT = "FFT"
     IFFT = "IFFT"
@@ -89,7 +92,7 @@ class FftType(enum.StrEnum):
 
 
 class TransposeA(enum.StrEnum):
-    """The form in which `triangular-solve` uses its matrix."""
+    """What `triangular-solve` applies to its matrix: nothing, the transpose or the adjoint."""
 
     NO_TRANSPOSE = "NO_TRANSPOSE"
     TRANSPOSE = "TRANSPOSE"
@@ -97,7 +100,9 @@ class TransposeA(enum.StrEnum):
 
 
 class RandomDistribution(enum.StrEnum):
-    """The distribution of `rng`: uniform over [a, b), or normal with mean and deviation."""
+    """The distribution of `rng`: uniform over [first, second), or normal with mean `first` and standard
+    deviation `second`.
+    """
 
     UNIFORM = "rng_uniform"
     NORMAL = "rng_normal"
@@ -122,7 +127,7 @@ class ApiVersion(enum.StrEnum):
 
 
 class CustomCallSchedule(enum.StrEnum):
-    """How early a custom call may be scheduled, as XLA names it."""
+    """XLA's hint for the scheduler: whether a custom call should run as early or as late as possible."""
 
     NONE = "SCHEDULE_NONE"
     LATEST = "SCHEDULE_LATEST"
@@ -130,7 +135,7 @@ class CustomCallSchedule(enum.StrEnum):
 
 
 class PaddingType(enum.StrEnum):
-    """How a window is padded: not at all, or so that sizes stay the same."""
+    """XLA's types of padding of a window: VALID (none) and SAME (sizes stay the same)."""
 
     INVALID = "PADDING_INVALID"
     VALID = "PADDING_VALID"
@@ -139,7 +144,9 @@ class PaddingType(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """A window moving over an array, one entry per dimension: {size=3x3 stride=2x2 pad=1_1x1_1}."""
+    """A window that moves over an array, with one entry per dimension in each field: {size=3x3 stride=2x2
+    pad=1_1x1_1}.
+    """
 
     size: tuple[int, ...]
     stride: tuple[int, ...] = ()
@@ -157,23 +164,25 @@ class Window:
             if not found:
                 object.__setattr__(self, name, (default,) * rank)
             elif len(found) != rank:
-                raise ShapeError(f"window: {len(found)} entries of {name} for {rank} dimensions of size")
+                raise ShapeError(f"window: {name} has {len(found)} entries, but size has {rank}")
 
     @property
     def rank(self) -> int:
-        """The number of dimensions that the window moves along."""
+        """The number of dimensions of the window."""
         return len(self.size)
 
     @property
     def dilated_size(self) -> tuple[int, ...]:
-        """The extent of the window along each dimension, dilation included."""
+        """The extent of the window along each dimension, with the gaps of its dilation."""
         dilated = zip(self.size, self.window_dilation, strict=True)
         return tuple((size - 1) * by + 1 if size else 0 for size, by in dilated)
 
 
 @dataclass(frozen=True, slots=True)
 class PaddingConfig:
-    """Edge padding (negative: elements are dropped) and interior padding, per dimension: 1_2x0_0_3."""
+    """Edge padding (elements are removed where it is negative) and interior padding, one entry per dimension:
+    1_2x0_0_3.
+    """
 
     low: tuple[int, ...]
     high: tuple[int, ...]
@@ -184,17 +193,17 @@ class PaddingConfig:
             object.__setattr__(self, "interior", (0,) * len(self.low))
         if not len(self.low) == len(self.high) == len(self.interior):
             counts = f"{len(self.low)} low, {len(self.high)} high and {len(self.interior)} interior"
-            raise ShapeError(f"padding: {counts} entries; there must be one of each per dimension")
+            raise ShapeError(f"padding: {counts} entries; their numbers must be equal")
 
     @property
     def rank(self) -> int:
-        """The number of dimensions that are padded, those by 0 included."""
+        """The number of dimensions, including those with a padding of 0."""
         return len(self.low)
 
 
 @dataclass(frozen=True, slots=True)
 class SliceDims:
-    """Ranges start:limit:stride, per dimension: {[0:4], [1:9:2]}."""
+    """The ranges start:limit:stride of a slice, one per dimension: {[0:4], [1:9:2]}."""
 
     starts: tuple[int, ...]
     limits: tuple[int, ...]
@@ -205,7 +214,7 @@ class SliceDims:
             object.__setattr__(self, "strides", (1,) * len(self.starts))
         if not len(self.starts) == len(self.limits) == len(self.strides):
             counts = f"{len(self.starts)} starts, {len(self.limits)} limits and {len(self.strides)} strides"
-            raise ShapeError(f"slice: {counts}; there must be one of each per dimension")
+            raise ShapeError(f"slice: {counts}; their numbers must be equal")
 
     @property
     def rank(self) -> int:
@@ -214,12 +223,12 @@ class SliceDims:
 
 
 def _place(labels: str, letter: str) -> Any:
-    """A property: the position of a letter in the labels."""
+    """A property: the index of a letter in the field `labels`."""
     return property(lambda self: getattr(self, labels).index(letter))
 
 
 def _spatial(labels: str) -> Any:
-    """A property: the positions of the digits, in order."""
+    """A property: the indices of the digits in the field `labels`, in the order of the digits."""
 
     def places(self: ConvDims) -> tuple[int, ...]:
         found = getattr(self, labels)
@@ -232,8 +241,8 @@ def _spatial(labels: str) -> Any:
 class ConvDims:
     """The roles of the dimensions of a convolution's input, kernel and output: b01f_01io->b01f.
 
-    One character per dimension: b batch, f feature, i and o kernel input and output feature, digits spatial
-    dimensions, ? a dimension without a role.
+    Each field has one character per dimension: b batch, f feature, i and o input and output feature of the
+    kernel, digits spatial dimensions, ? a dimension without a role.
     """
 
     input: str
@@ -247,7 +256,9 @@ class ConvDims:
         kernel_input: int, kernel_output: int, kernel_spatial: Sequence[int],
         output_batch: int, output_feature: int, output_spatial: Sequence[int],
     ) -> ConvDims:  # fmt: skip
-        """Labels from dimension numbers, as the builder and the protocol buffers have them."""
+        """Makes labels from the numbers of the dimensions, which the builder and the protocol buffers
+        have.
+        """
         return cls(
             _labels("b", input_batch, "f", input_feature, input_spatial),
             _labels("i", kernel_input, "o", kernel_output, kernel_spatial),
@@ -276,7 +287,7 @@ CONVOLUTION_DIMENSIONS = {
     "output_feature_dimension": "output_feature",
     "output_spatial_dimensions": "output_spatial",
 }
-"""The names of the builder's records, protocol buffers and StableHLO -> those of ConvDims."""
+"""The names that the builder's records, protocol buffers and StableHLO use -> the names in ConvDims."""
 
 
 def _labels(first: str, first_at: int, second: str, second_at: int, spatial: Sequence[int]) -> str:
@@ -284,14 +295,16 @@ def _labels(first: str, first_at: int, second: str, second_at: int, spatial: Seq
     if len(places) != 2 + len(spatial) or min(places) < 0 or len(spatial) > 10:
         raise ShapeError(
             f"convolution: {first}={first_at}, {second}={second_at}, spatial={list(spatial)}: "
-            "wanted the number of each dimension once"
+            "each dimension must have a different number"
         )
     return "".join(places.get(at, "?") for at in range(max(places) + 1))
 
 
 @dataclass(frozen=True, slots=True)
 class SourceTargetPairs:
-    """The sources and targets of a collective-permute: {{0,1},{1,0}}. `text` keeps a compact form."""
+    """The (source, target) pairs of a collective-permute: {{0,1},{1,0}}. `text` is a compact form in which
+    the text had them, if any.
+    """
 
     pairs: tuple[tuple[int, int], ...] = ()
     text: str = ""
@@ -299,7 +312,7 @@ class SourceTargetPairs:
 
 @dataclass(frozen=True, slots=True)
 class OutputAlias:
-    """Leaf `output` of the result shares the memory of leaf `index` of operand `operand`."""
+    """Says that leaf `output` of the result shares the memory of leaf `index` of operand `operand`."""
 
     output: tuple[int, ...]
     operand: int
@@ -308,9 +321,11 @@ class OutputAlias:
 
 @dataclass(frozen=True, slots=True)
 class Sparsity:
-    """The sparsity of a dot operand's dimension: L.1@2:4."""
+    """The sparsity of a dimension of a dot operand, L.1@2:4: of every `of` neighbouring elements, `kept` are
+    stored.
+    """
 
-    operand: str  # L or R
+    operand: str  # L: the left operand; R: the right one
     dimension: int
     kept: int
     of: int

@@ -1,4 +1,6 @@
-"""Copies of computations, inlining of bodies, and fingerprints by which equal structures are recognised."""
+"""Copies of modules and computations, inlining of calls, and fingerprints that are equal for equal
+computations.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ from axla.ir.traverse import computations_callees_first, needed_first, post_orde
 
 
 def clone_module(module: Module, name: str = "") -> Module:
-    """A copy of a module, with the same names."""
+    """A copy of a module with the same names; `name` is a new name for the module."""
     copy = Module(name or module.name, module.config)
     mapping: dict[Computation, Computation] = {}
     for computation in computations_callees_first(module):
@@ -30,10 +32,10 @@ def clone_computation(
     source: Computation, module: Module | None = None, *, name: str = "",
     mapping: dict[Computation, Computation] | None = None,
 ) -> Computation:  # fmt: skip
-    """A copy of a computation, in its own module or another one.
+    """Copies a computation within its module, or into `module`.
 
-    Computations that it calls are shared within a module and copied to another. `mapping` (source -> copy)
-    has the copies made so far, and is extended.
+    Within its module, the copy calls the same computations as the original; for another module, these are
+    copied as well. `mapping` (original -> copy) holds copies that exist already; new copies are added to it.
     """
     module = module or source.module
     mapping = {} if mapping is None else mapping
@@ -45,8 +47,8 @@ def clone_computation(
 
 
 def own_computations(module: Module, kinds: tuple[type[Op], ...]) -> list[Computation]:
-    """Gives each instruction of these kinds its own copies of the computations it calls, starting from the
-    entry; returns the entry and these copies.
+    """Copies called computations, from the entry on, so that no two instructions of the op classes `kinds`
+    call the same computation. Returns the entry and all computations that these instructions call.
     """
     found = {module.entry: None}
     pending = [module.entry]
@@ -69,7 +71,7 @@ def own_computations(module: Module, kinds: tuple[type[Op], ...]) -> list[Comput
 
 
 def stand_alone(source: Computation, name: str) -> Computation:
-    """A copy of a computation as the entry of a new module, with all that it calls."""
+    """Copies a computation, with all computations that it calls, as the entry of a new module."""
     module = Module(name)
     copy = clone_computation(source, module)
     module.set_entry(copy)
@@ -77,7 +79,7 @@ def stand_alone(source: Computation, name: str) -> Computation:
 
 
 def called_first(root: Computation) -> list[Computation]:
-    """A computation and all that it calls, callees first."""
+    """The computation and all computations that it calls, directly or not, each after those that it calls."""
     return needed_first((root,), _called_last_first)
 
 
@@ -92,7 +94,7 @@ def _clone_into(
     target = module.add_computation(name or source.name)
     mapping[source] = target
     copies = copy_instructions(source, target, {}, called=lambda c: mapping.get(c, c))
-    # The order of parameters' declaration does not matter; the schedule or text order of all else is kept.
+    # Keeps the order of the schedule, or else of the text; copying goes by post order.
     order = (source.module.schedule or {}).get(source, source.instructions)
     target.reorder([copies[i] for i in order])
     target.set_root(copies[source.root])
@@ -106,8 +108,9 @@ def copy_instructions(
     source: Computation, target: Computation, values: Mapping[Instruction, Instruction],
     wanted: Container[Instruction] | None = None, called: Callable[[Computation], Computation] = lambda c: c,
 ) -> dict[Instruction, Instruction]:  # fmt: skip
-    """Copies instructions (`wanted`, or all) into another computation, except those for which `values` has a
-    replacement.
+    """Copies instructions (all, or those in `wanted`) into another computation. Instructions in `values` are
+    not copied: their users get the value given there. Returns all replacements and copies. `called` maps the
+    computations that are called.
     """
     copies: dict[Instruction, Instruction] = dict(values)
     for inst in post_order(source):
@@ -125,7 +128,9 @@ def copy_instructions(
 
 
 def inline(caller: Instruction, body: Computation, operands: Sequence[Instruction]) -> Instruction:
-    """Copies `body` into `caller`, with `operands` for its parameters; returns the value of its root."""
+    """Copies the instructions of `body` into the computation of `caller`, with `operands` in place of the
+    parameters. Returns the copy of the root.
+    """
     target = caller.computation
     values = dict(zip(body.parameters, operands, strict=True))
     copies = copy_instructions(body, target, values)
@@ -146,10 +151,10 @@ def inline(caller: Instruction, body: Computation, operands: Sequence[Instructio
 
 
 def fingerprint(computation: Computation, *, max_constant_bytes: int | None = None) -> str:
-    """A digest of what a computation computes: ops, shapes with layouts, constants; without names and text
-    order.
+    """A digest of what a computation computes: of ops, shapes with layouts, and constants, but not of names
+    or the order of the text.
 
-    Constants larger than `max_constant_bytes` count by their shape only.
+    Of constants larger than `max_constant_bytes`, only the shape counts.
     """
     done: dict[Computation, str] = {}
     for called in called_first(computation):
@@ -158,8 +163,8 @@ def fingerprint(computation: Computation, *, max_constant_bytes: int | None = No
 
 
 def numbered(computation: Computation) -> dict[Instruction, int]:
-    """The instructions numbered in an order that depends on the structure alone: equal computations have
-    equal numbers. Operands come first.
+    """Numbers the instructions in an order, operands first, that depends on the structure alone: equal
+    computations get equal numbers.
     """
     below = needed_first((computation.root,), lambda inst: inst.operands)
     order = dict.fromkeys((*below, *computation.parameters, *post_order(computation)))
@@ -177,7 +182,7 @@ def _digest(computation: Computation, called: Mapping[Computation, str], limit: 
             text = texts[op] = op.opcode + _attributes_text(op, called, limit)
         extra = inst.extra
         if extra is not NO_EXTRA:
-            # What the back end reads; where an instruction comes from is not among it.
+            # only what the compiler reads; the source location has no effect on the code
             text += f"{extra.backend_config}{extra.sharding or ''}"
         operands = ",".join([str(numbers[o]) for o in inst.operands])
         lines.append(f"{text}({operands}){inst.shape}")
@@ -203,7 +208,7 @@ def _attributes_text(op: Any, called: Mapping[Computation, str], limit: int | No
 
 def _literal_text(literal: Literal, limit: int | None) -> str:
     if isinstance(literal, ElidedLiteral):
-        return f"{literal.shape}#{id(literal)}"  # unknown values equal nothing
+        return f"{literal.shape}#{id(literal)}"  # the values are unknown, so that the text must be unique
     parts = []
     for leaf in literal.leaves():
         raw = leaf.array.tobytes() if limit is None or leaf.array.nbytes <= limit else b""

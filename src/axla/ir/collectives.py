@@ -1,4 +1,4 @@
-"""The participants of each collective, and the meaning of the numbers in its groups."""
+"""The participants of each collective, and the meaning of the numbers in its replica groups."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any
 from axla.core.errors import InvalidArgument
 
 ASYNCHRONOUS = ("axla_asynchronous", "true")
-"""The frontend attribute of a collective that was written in two halves: it may start as soon as its operands
-are there, and is done where it stands.
+"""The frontend attribute of a collective that the program had as a start and a done: it may start as soon as
+its operands are available, and must be done at its own position in the schedule.
 """
 
 
 class GroupMode(enum.StrEnum):
-    """The meaning of the numbers in groups; the names are XLA's."""
+    """The meaning of the numbers in replica groups. The names are those of XLA."""
 
     CROSS_REPLICA = "replicas"  # within each partition
     CROSS_PARTITION = "partitions"  # within each replica
@@ -24,22 +24,24 @@ class GroupMode(enum.StrEnum):
 
 
 class CollectiveKind(enum.Enum):
-    """How the results of a collective depend on operands, and who must be in a group: `Op.collective`."""
+    """How the result of a collective for one participant depends on the operands, and who must be in a group.
+    It is the type of `Op.collective`.
+    """
 
-    SAME = "an array like their own; all are in groups"
-    SCALED = "one of which a dimension grows or shrinks by the number of members; all are in groups"
-    EXCHANGED = "a part of each, along a dimension or by operands; all are in groups"
-    ROOTED = "what the root has or gets; who is in no group takes part all the same, and gets zeros"
-    PAIRED = "what their source has: groups are pairs; who is not a target gets zeros"
+    SAME = "an array of the operand's shape; every participant must be in a group"
+    SCALED = "an array with a dimension times or over the group size; every participant must be in a group"
+    EXCHANGED = "a part of the operands of each member; every participant must be in a group"
+    ROOTED = "one member sends or receives; participants in no group take part, and get zeros"
+    PAIRED = "the operand of the source; participants that are the target of no pair get zeros"
 
 
 def is_asynchronous(inst: Any) -> bool:
-    """Whether an instruction is an asynchronous collective."""
+    """Whether an instruction is a collective with the frontend attribute ASYNCHRONOUS."""
     return inst.op.collective is not None and ASYNCHRONOUS in inst.extra.frontend_attributes
 
 
 def group_mode(op: Any) -> GroupMode:
-    """The meaning of the numbers in the groups of a collective. Channel 0 means no channel."""
+    """The meaning of the numbers in the replica groups of a collective. A channel_id of 0 counts as none."""
     if (op.channel_id or 0) <= 0:
         return GroupMode.CROSS_REPLICA
     if not hasattr(op, "use_global_device_ids"):
@@ -48,23 +50,23 @@ def group_mode(op: Any) -> GroupMode:
 
 
 def member_count(mode: GroupMode, replicas: int, partitions: int) -> int:
-    """The number of possible group members in a mode."""
+    """The number of members that replica groups can name in this mode."""
     if mode is GroupMode.FLATTENED_ID:
         return replicas * partitions
     return partitions if mode is GroupMode.CROSS_PARTITION else replicas
 
 
 def member_of(mode: GroupMode, replica: int, partition: int, partitions: int) -> int:
-    """The group member that a process is, in a mode."""
+    """The number by which replica groups name a participant in this mode."""
     if mode is GroupMode.FLATTENED_ID:
         return replica * partitions + partition
     return partition if mode is GroupMode.CROSS_PARTITION else replica
 
 
 def group_of(op: Any, participant: int, replicas: int, partitions: int) -> tuple[int, ...] | None:
-    """The participants in the group of a participant, in order; None when it is in none. Number p is
-    partition p % partitions of replica p // partitions. InvalidArgument for a group with members that do not
-    exist.
+    """The participants in the group of participant p, in the order of the group; None if p is in no group.
+    Participant p is partition p % partitions of replica p // partitions. InvalidArgument for a group that
+    names a member that does not exist.
     """
     mode, (replica, partition) = group_mode(op), divmod(participant, partitions)
     count = member_count(mode, replicas, partitions)
@@ -74,14 +76,16 @@ def group_of(op: Any, participant: int, replicas: int, partitions: int) -> tuple
     if members is None:
         return None
     if max(members) >= count:
-        raise InvalidArgument(f"{op.opcode}: member {max(members)} of {op.replica_groups}; there are {count}")
+        raise InvalidArgument(f"{op.opcode}: member {max(members)} of {op.replica_groups} is not < {count}")
     return processes(mode, members, replica, partition, partitions)
 
 
 def processes(
     mode: GroupMode, members: Sequence[int], replica: int, partition: int, partitions: int
 ) -> tuple[int, ...]:
-    """The processes (replica * partitions + partition) of the members of a participant's group, in order."""
+    """The participants (as replica * partitions + partition) that `members` of a group name, in order.
+    `replica` and `partition` are those of a participant in the group.
+    """
     if mode is GroupMode.FLATTENED_ID:
         return tuple(members)
     if mode is GroupMode.CROSS_PARTITION:

@@ -1,5 +1,5 @@
-"""Devices as values: lists of them, meshes, and the groups of collectives, in compact form; members are
-listed on demand only.
+"""Lists of devices, meshes, and replica groups, stored in compact form; they are written out as lists only on
+demand.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from axla.core.dataclass import dataclass
 from axla.core.errors import InvalidArgument, UnsupportedError
 
 MOST_LISTED = 1 << 20
-"""Devices that are written out one by one."""
+"""The highest number of devices in a list that is written out."""
 
 
 def brackets(numbers: Iterable[int]) -> str:
-    """`[2,4]`, as HLO text writes sizes of meshes and tiles."""
+    """The numbers as HLO text writes sizes of meshes and tiles: `[2,4]`."""
     return "[" + ",".join(map(str, numbers)) + "]"
 
 
 @dataclass(frozen=True, slots=True)
 class IotaDevices:
-    """The devices 0, 1, 2, ... as an array of sizes `reshape` with its dimensions permuted to `order`:
-    [2,2]T(1,0).
+    """The devices 0, 1, 2, ... in row-major order of an array of sizes `reshape`, read in row-major order of
+    that array transposed to `order`: [2,2]T(1,0).
 
-    InvalidArgument where `order` is not a permutation of the dimensions, or a size is not positive.
+    InvalidArgument if `order` is not a permutation of the dimensions, or a size is not positive.
     """
 
     reshape: tuple[int, ...]
@@ -37,14 +37,14 @@ class IotaDevices:
     def __post_init__(self) -> None:
         if sorted(self.order) != list(range(len(self.reshape))):
             shown, rank = ",".join(map(str, self.order)), len(self.reshape)
-            raise InvalidArgument(f"T({shown}) is not an order of the {rank} dimensions of devices")
+            raise InvalidArgument(f"T({shown}) is not a permutation of the {rank} dimensions of the devices")
         if min(self.reshape, default=1) < 1:
-            message = f"{brackets(self.reshape)}: a size of 0; there is a tile in every dimension"
+            message = f"{brackets(self.reshape)}: the sizes must be at least 1"
             raise InvalidArgument(message)
 
     @classmethod
     def of(cls, reshape: Iterable[int], order: Iterable[int] = ()) -> IotaDevices:
-        """`order` is 0, 1, 2, ... where it is empty."""
+        """Makes an IotaDevices; an empty `order` means that the dimensions are not permuted."""
         reshape = tuple(reshape)
         return cls(reshape, tuple(order) or tuple(range(len(reshape))))
 
@@ -52,13 +52,15 @@ class IotaDevices:
         return prod(self.reshape)
 
     def array(self) -> np.ndarray:
-        """The array of all devices; UnsupportedError where they are too many."""
+        """The numbers of all devices in order; UnsupportedError if there are more than MOST_LISTED."""
         if len(self) > MOST_LISTED or len(self.reshape) > 32:
-            raise UnsupportedError(f"{len(self)} devices are not listed, at most {MOST_LISTED} are")
+            raise UnsupportedError(f"a list of {len(self)} devices is too long, the limit is {MOST_LISTED}")
         return np.arange(len(self)).reshape(self.reshape).transpose(self.order).reshape(-1)
 
     def simplified(self) -> IotaDevices:
-        """The same without dimensions of size 1, and with adjacent dimensions merged where possible."""
+        """An IotaDevices for the same devices without dimensions of size 1, and with adjacent dimensions
+        merged where possible.
+        """
         sizes = self.reshape
         runs: list[list[int]] = []
         for d in (d for d in self.order if sizes[d] != 1):
@@ -84,10 +86,11 @@ DeviceOrder = IotaDevices | tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Mesh:
-    """Named axes with their sizes, and the devices in the order of their coordinates (None: 0, 1, 2, ...).
+    """Named axes with their sizes, and the device at each coordinate, in row-major order (None: 0, 1, 2,
+    ...).
 
-    InvalidArgument where axis names are not unique, a size is not positive, or devices do not match the
-    coordinates one to one.
+    InvalidArgument if axis names are not unique, a size is not positive, or devices and coordinates do not
+    correspond one to one.
     """
 
     axes: tuple[tuple[str, int], ...]
@@ -95,7 +98,7 @@ class Mesh:
 
     def __post_init__(self) -> None:
         if len(dict(self.axes)) != len(self.axes) or min((n for _, n in self.axes), default=1) < 1:
-            raise InvalidArgument(f"{self}: a mesh has axes of different names and positive sizes")
+            raise InvalidArgument(f"{self}: the axes of a mesh must have different names and positive sizes")
         given = self.devices
         if given is None:
             return
@@ -104,7 +107,7 @@ class Mesh:
             or isinstance(given, tuple)
             and (len(set(given)) != len(given) or min(given) < 0)
         ):
-            raise InvalidArgument(f"{self}: a mesh of {len(self)} places has as many devices, each once")
+            raise InvalidArgument(f"{self}: a mesh of size {len(self)} needs as many devices, each once")
 
     def __len__(self) -> int:
         return prod(n for _, n in self.axes)
@@ -119,13 +122,13 @@ class Mesh:
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """An axis of a mesh, or a sub-axis: of `size`, where `before` is the product of the sub-axes before it
-    ('y':(2)4).
+    """An axis of a mesh, or a sub-axis of it: a factor `size` of the axis, where the factors before it have
+    the product `before`. The text 'y':(2)4 means before 2, size 4.
     """
 
     name: str
     before: int = 1
-    size: int = 0  # 0: all of the axis
+    size: int = 0  # 0: the whole axis
 
     def __str__(self) -> str:
         return f"'{self.name}'" + (f":({self.before}){self.size}" if self.size else "")
@@ -133,7 +136,9 @@ class Axis:
 
 @dataclass(frozen=True, slots=True)
 class IotaGroups:
-    """Consecutive groups of equal size: [2,4]<=[8]."""
+    """Replica groups of equal size, each of consecutive entries of `devices`: [2,4]<=[8] has 2 groups of
+    4.
+    """
 
     count: int
     size: int
@@ -144,7 +149,7 @@ class IotaGroups:
             raise InvalidArgument(f"{self}: {len(self.devices)} devices do not spread over the groups")
 
     def rows(self) -> tuple[tuple[int, ...], ...]:
-        """The groups, each as its devices in order."""
+        """The groups, each as a tuple of devices."""
         return _rows(self.devices, self.size)
 
     def __str__(self) -> str:
@@ -159,9 +164,10 @@ def _rows(devices: DeviceOrder, size: int) -> tuple[tuple[int, ...], ...]:
 
 @dataclass(frozen=True, slots=True)
 class MeshAxes:
-    """Groups of the devices of a mesh that differ only along these axes: mesh['a'=2,'b'=2] {'b'}.
+    """Replica groups of the devices of a mesh whose coordinates differ only along these axes:
+    mesh['a'=2,'b'=2] {'b'}.
 
-    InvalidArgument where the mesh does not have the axes, or they overlap.
+    InvalidArgument if the mesh does not have the axes, or they overlap.
     """
 
     mesh: Mesh
@@ -171,15 +177,15 @@ class MeshAxes:
         self.table()
 
     def table(self) -> IotaGroups:
-        """The groups as consecutive devices."""
+        """The groups in the form of IotaGroups."""
         names = dict(self.mesh.axes)
         cuts = {name: {1, size} for name, size in self.mesh.axes}
         for axis in self.axes:
             if axis.name not in names:
-                raise InvalidArgument(f"'{axis.name}' is not one of the axes {', '.join(names)}")
+                raise InvalidArgument(f"'{axis.name}' is not one of the mesh axes {', '.join(names)}")
             end = axis.before * (axis.size or names[axis.name])
             if end < 1 or names[axis.name] % end or axis.before < 1:
-                raise InvalidArgument(f"{self}: parts must divide the axis {axis.name} of {names[axis.name]}")
+                raise InvalidArgument(f"{self}: sub-axes must divide {axis.name} of size {names[axis.name]}")
             cuts[axis.name] |= {axis.before, end}
         parts = [(name, begin, end) for name in names for begin, end in pairwise(sorted(cuts[name]))]
         chosen = [
@@ -189,7 +195,7 @@ class MeshAxes:
             if name == axis.name and axis.before <= begin and end <= axis.before * (axis.size or names[name])
         ]
         if len(set(chosen)) != len(chosen) or any(end % begin for _, begin, end in parts):
-            raise InvalidArgument(f"{self}: axes, or parts of axes, that are different are wanted")
+            raise InvalidArgument(f"{self}: the axes must be different, and sub-axes must not overlap")
         sizes = tuple(end // begin for _, begin, end in parts)
         order = (*(n for n in range(len(parts)) if n not in chosen), *chosen)
         size, found, given = prod(sizes[n] for n in chosen), IotaDevices(sizes, order), self.mesh.devices
@@ -204,7 +210,7 @@ class MeshAxes:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaGroups:
-    """The groups of participants of a collective: {{0,1},{2,3}}, [2,2]<=[4] or mesh['a'=2,'b'=2] {'b'}."""
+    """The replica groups of a collective: {{0,1},{2,3}}, [2,2]<=[4] or mesh['a'=2,'b'=2] {'b'}."""
 
     listed: tuple[tuple[int, ...], ...] = ()
     form: IotaGroups | MeshAxes | None = None
@@ -214,33 +220,33 @@ class ReplicaGroups:
 
     @property
     def table(self) -> IotaGroups | None:
-        """The groups as rows of a table of devices; None where they are listed one by one."""
+        """The groups in the form of IotaGroups; None if they are listed one by one."""
         return self.form.table() if isinstance(self.form, MeshAxes) else self.form
 
     @property
     def groups(self) -> tuple[tuple[int, ...], ...]:
-        """All groups, listed; UnsupportedError where they are too many."""
+        """All groups as tuples of members; UnsupportedError if there are too many members to list."""
         return self.listed if self.table is None else self.table.rows()
 
     @property
     def sizes(self) -> set[int]:
-        """The different sizes of groups."""
+        """The set of the sizes of the groups."""
         return {len(g) for g in self.listed} if self.table is None else {self.table.size}
 
     @property
     def members(self) -> int:
-        """The number of members in all groups."""
+        """The number of members of all groups together."""
         return sum(map(len, self.listed)) if self.table is None else len(self.table.devices)
 
     @property
     def highest(self) -> int:
-        """The highest member; -1 where there are none."""
+        """The highest number of a member; -1 if there are no groups."""
         if self.table is not None and isinstance(self.table.devices, IotaDevices):
             return self.members - 1
         return max((m for group in self.groups for m in group), default=-1)
 
     def group_of(self, member: int) -> tuple[int, ...] | None:
-        """The group of a member; None when it is in none."""
+        """The group that contains a member; None if no group does."""
         return next((group for group in self.groups if member in group), None)
 
     def __str__(self) -> str:

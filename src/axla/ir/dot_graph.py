@@ -1,4 +1,4 @@
-"""A module as a Graphviz graph: one box per instruction, one frame per computation."""
+"""Graphviz graphs of modules: one box per instruction, one frame per computation."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ _COLORS = {
 
 
 def dot_graph(module: Module) -> str:
-    """The graph in the DOT language. Dashed edges go from a call to the computations it calls."""
+    """The graph of a module in the DOT language. Solid edges go from operands to users, dotted ones from
+    control predecessors, and dashed ones from the roots of called computations to the call.
+    """
     lines = [
         f"digraph {_quote(module.name)} {{",
         "  rankdir=TB; compound=true; node [shape=box, style=filled];",
@@ -28,7 +30,7 @@ def dot_graph(module: Module) -> str:
 
 
 def color(inst: Instruction) -> str:
-    """The color of an instruction's box."""
+    """The fill color of the box of an instruction."""
     return _COLORS.get(inst.op.opcode, "#ededf7")
 
 

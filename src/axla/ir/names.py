@@ -1,12 +1,13 @@
-"""Unique names: for instructions, and for computations."""
+"""Unique names for instructions and computations."""
 
 from __future__ import annotations
 
 
 class NameTable:
-    """The names in use. A name is a root and a number, `add.3` or `add` (number 0); each pair is used once.
+    """The names in use. A name is a root and a number, `add.3` or `add` (number 0); each pair is in use at
+    most once.
 
-    Numbers are chosen as in XLA: the second of two equal names gets the lowest free number.
+    Numbers are chosen as in XLA: if a name is in use, its root gets the lowest free number.
     """
 
     __slots__ = ("_used", "_next")
@@ -16,7 +17,7 @@ class NameTable:
         self._next: dict[str, int] = {}
 
     def claim(self, name: str) -> str:
-        """`name`, or, if it is in use, its root with another number."""
+        """Takes `name`, or, if it is in use, its root with the lowest free number. Returns the name taken."""
         root, number, written = _split_name(name)
         used = self._used.get(root)
         if used is None:
@@ -34,7 +35,7 @@ class NameTable:
         self._next[root] = min(self._next.get(root, 0), number)
 
     def fresh(self, root: str) -> str:
-        """A generated name: the root with a number of at least 1."""
+        """Takes and returns a generated name: the root with the lowest free number of at least 1."""
         root = _split_name(root)[0]
         return f"{root}.{self._lowest(root, self._used.setdefault(root, set()), 1)}"
 
@@ -48,7 +49,7 @@ class NameTable:
 
 
 def _split_name(name: str) -> tuple[str, int, bool]:
-    """Root, number, and whether the name contains the number."""
+    """The root of a name, its number, and whether the name contains the number."""
     root, dot, tail = name.rpartition(".")
     if root and tail.isdigit() and len(tail) < 19:
         return root, int(tail), True

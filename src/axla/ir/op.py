@@ -1,7 +1,7 @@
 """How an op is declared, and the table of all ops.
 
-An op value is an opcode with attributes: a frozen dataclass instance. One class declares everything about an
-op; parser, printer, builder, verifier, interpreter and code generator read the declaration.
+An op value is an opcode with attributes: an instance of a frozen dataclass. One class declares all of an op;
+parser, printer, builder, verifier, interpreter and code generator read the declaration.
 
     @op("transpose", operands="operand")
     class Transpose(Op):
@@ -10,11 +10,11 @@ op; parser, printer, builder, verifier, interpreter and code generator read the 
 
         def infer(self, operand): ...      # result shape, or ShapeError by self.reject()
         def source(self, index): ...       # pure data movement: index of the result -> index of the operand
-        def evaluate(self, operand): ...   # NumPy arrays in and out
-        examples = [example(Shape(F32, (2, 3)), dimensions=(1, 0))]   # what tests and pages try
+        def evaluate(self, operand): ...   # takes and returns NumPy arrays
+        examples = [example(Shape(F32, (2, 3)), dimensions=(1, 0))]   # for tests and pages
 
-An op whose result shape does not follow from operands and attributes has a first field `shape: Shape`, which
-the text form writes as the instruction's shape and not among the attributes.
+If the result shape does not follow from operands and attributes, the op has a first field `shape: Shape`. HLO
+text has it as the shape of the instruction, not among the attributes.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ if typing.TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
 OPS: dict[str, type[Op]] = {}
-"""Every op that is declared so far, by opcode. Filled by the `@op` decorator."""
+"""All ops that have been declared, by opcode. The decorator `@op` fills the table."""
 
 FACTS = frozenset(Op.__annotations__) - {
     "opcode", "operand_names", "variadic", "optional", "attributes", "holds_shape", "computation_fields",
     "__dataclass_fields__", "ended_by", "examples",
 }  # fmt: skip
-"""The facts that a declaration may give of an op: see `Op`."""
+"""The names of the facts about an op that a declaration may set; `Op` describes them."""
 
 ATTRIBUTE_TYPES: frozenset[Any] = frozenset({
     int, float, kinds.Single, bool, str, kinds.Word, kinds.RawText, AnyShape, Shape, Computation,
@@ -58,19 +58,19 @@ ATTRIBUTE_TYPES: frozenset[Any] = frozenset({
     tuple[kinds.Sparsity, ...], kinds.Window, kinds.PaddingConfig, kinds.SliceDims, kinds.ConvDims,
     kinds.SourceTargetPairs, ReplicaGroups,
 })  # fmt: skip
-"""The types of attributes, beside the classes of enum.StrEnum, and `X | None` of each. `axla.text.attributes`
-reads and writes them.
+"""The types that attributes may have, besides subclasses of enum.StrEnum, and `X | None` for each type X.
+`axla.text.attributes` reads and writes them.
 """
 
 ENTRY_POINTS = "axla.ops"
-"""The group of the entry points of packages that declare ops. Name: the opcode; object: the class."""
+"""The group of entry points by which installed packages declare ops: opcode = class."""
 
 _LOADING = locks.new_lock(threading.RLock)
 
 
 def declared(opcode: str) -> type[Op] | None:
-    """The op of this name: a declared one, or else that of an installed package, which is imported now. None
-    where there is neither; UnsupportedError, which names op and package, for one that cannot be loaded.
+    """The class of the op with this opcode, or None. If no loaded module declares it, but an installed
+    package does, the package is imported. UnsupportedError, with the op and the package, if that fails.
     """
     found = OPS.get(opcode)
     if found is None and (entry := plugins.installed(ENTRY_POINTS).get(opcode)) is not None:
@@ -79,8 +79,8 @@ def declared(opcode: str) -> type[Op] | None:
 
 
 def _loaded(entry: EntryPoint) -> type[Op]:
-    """The op of an entry point. If its module cannot be imported, the ops that the module declared are
-    removed.
+    """Loads the op class of an entry point. If its module cannot be imported, the ops that the module has
+    already declared are removed.
     """
     package = f"the package {entry.dist.name} {entry.dist.version}" if entry.dist else entry.value
     what = f"op {entry.name!r} of {package}"
@@ -93,39 +93,40 @@ def _loaded(entry: EntryPoint) -> type[Op]:
             for opcode in [new for new in OPS.keys() - before if OPS[new].__module__ not in sys.modules]:
                 del OPS[opcode]
     if OPS.get(entry.name) is not found:
-        raise UnsupportedError(f"{what}: {entry.value} is {found!r}, wanted what @op declares by that name")
+        raise UnsupportedError(f"{what}: {entry.value} must be the class that @op declared, found {found!r}")
     return found
 
 
 def by_op(*functions: Callable[..., Any]) -> dict[type[Op], Any]:
-    """Functions by the op in their name: `_reduce_window` is that of reduce-window."""
+    """A table of functions by the op that their names spell: `_reduce_window` for reduce-window."""
     return {OPS[name]: function for name, function in by_name("", *functions, between="-").items()}
 
 
 def known() -> list[str]:
-    """The opcodes of all ops, including those of installed packages, which are not loaded for this."""
+    """The opcodes of all ops, including those of installed packages, which are not loaded by this call."""
     return sorted({*OPS, *plugins.installed(ENTRY_POINTS)})
 
 
 def unknown(opcode: str) -> str:
     """The error message for an unknown opcode."""
-    hint = "`axla ops` lists axla's, and those that installed packages add by entry points axla.ops"
+    hint = "`axla ops` lists those of axla and of installed packages with entry points axla.ops"
     return f"{opcode[:60]!r} is not an opcode{did_you_mean(opcode, known())} ({hint})"
 
 
 def is_own(op: type[Op]) -> bool:
-    """Whether axla itself declares an op."""
+    """Whether axla itself, not another package, declares an op."""
     return package_of(op) == "axla"
 
 
 def package_of(op: type) -> str:
-    """The package that declares an op, or a kernel kind: `axla` for its own."""
+    """The name of the package that declares an op or a kernel kind: `axla` for its own."""
     return op.__module__.partition(".")[0]
 
 
 def attr(text: str = "", *, always: bool = False, required: bool = False, proto: str = "", **kw: Any) -> Any:
-    """A dataclass field with properties for texts: `text`, its name there; `always`, printed even with its
-    default value; `required`; `proto`, its name, or path, in protos.
+    """A dataclass field for an attribute of an op. `text` is its name in HLO text, by default that of the
+    field; `always`: printed even if it has its default value; `required`: must be in the text; `proto`: its
+    name, or path, in protocol buffers.
     """
     return dataclasses.field(
         metadata={"text": text, "always": always, "required": required, "proto": proto}, **kw
@@ -133,7 +134,7 @@ def attr(text: str = "", *, always: bool = False, required: bool = False, proto:
 
 
 def attribute_type(type_: Any) -> Any:
-    """The type of an attribute without `| None`; InvalidArgument where no attribute may be of that type."""
+    """The type of an attribute without `| None`; InvalidArgument if attributes cannot have this type."""
     if type_ in ATTRIBUTE_TYPES or (isinstance(type_, type) and issubclass(type_, enum.StrEnum)):
         return type_
     if isinstance(type_, types.UnionType) or typing.get_origin(type_) is typing.Union:
@@ -141,11 +142,11 @@ def attribute_type(type_: Any) -> Any:
         if len(inner) == 1:
             return attribute_type(inner[0])
     wanted = "wanted a type of axla.ir.op.ATTRIBUTE_TYPES, or a class of enum.StrEnum"
-    raise InvalidArgument(f"there is no text form for attributes of type {type_}: {wanted}")
+    raise InvalidArgument(f"attributes of type {type_} have no text form: {wanted}")
 
 
 def example(*operands: AnyShape, **attributes: Any) -> OpExample:
-    """An entry of `Op.examples`: shapes of operands for an op with these attributes."""
+    """An entry of `Op.examples`: the shapes of the operands, and the attributes of the op."""
     return attributes, operands
 
 
@@ -154,11 +155,11 @@ OpClass = typing.TypeVar("OpClass", bound=type[Op])
 
 @typing.dataclass_transform(frozen_default=True, field_specifiers=(attr, dataclasses.field))
 def op(opcode: str, *, operands: str = "", **facts: Any) -> Callable[[OpClass], OpClass]:
-    """Declares a class as the op `opcode`. `operands` names them: `"a b"`, `"*rest"` for any number, `"c?"`
-    optional. `facts` override the defaults of `Op`: `expensive=True`.
+    """A decorator that declares a class as the op `opcode`. `operands` names its operands: `"a b"`; `"c?"` is
+    optional, `"*rest"` stands for any number. `facts` override the defaults in `Op`: `expensive=True`.
 
-    InvalidArgument, which begins with the opcode, for an invalid declaration: an unknown fact, an opcode that
-    exists already, operands in another order, attributes without a text form.
+    InvalidArgument, with the opcode, for an invalid declaration: an unknown fact, an opcode that exists
+    already, operand names in the wrong order, attributes without a text form.
     """
 
     def declare(cls: OpClass) -> OpClass:
@@ -203,8 +204,8 @@ def op(opcode: str, *, operands: str = "", **facts: Any) -> Callable[[OpClass], 
 
 
 def _types(cls: type[Op]) -> dict[str, Any]:
-    """The types of the fields of an op. Only these annotations are evaluated: `Op` and the families have many
-    more, and there are many ops.
+    """The types of the fields of an op. Evaluates only the annotations of these fields, since `Op` and its
+    families have many more, and there are many ops.
     """
     found: dict[str, Any] = {}
     for base in reversed(cls.__mro__):
@@ -220,7 +221,7 @@ _OPERANDS = ascii_regex(r"(?:[a-z_]\w*+(?: |$))*+(?:[a-z_]\w*+\?(?: |$))*+(?:\*[
 
 
 def _check(cls: type, opcode: str, operands: str, facts: dict[str, Any]) -> None:
-    """Raises InvalidArgument for an invalid declaration."""
+    """Raises InvalidArgument if a declaration is invalid."""
 
     def refuse(why: str) -> NoReturn:
         raise InvalidArgument(f"op {opcode}: {why}")
@@ -228,20 +229,20 @@ def _check(cls: type, opcode: str, operands: str, facts: dict[str, Any]) -> None
     if not (isinstance(cls, type) and issubclass(cls, Op)):
         refuse(f"{cls!r} is not a subclass of axla.ir.op.Op")
     if not _OPCODE.fullmatch(opcode):
-        refuse("an opcode is small letters and digits, with single hyphens between them")
+        refuse("an opcode must be lower-case letters and digits, in words joined by hyphens")
     if opcode in OPS:
-        refuse(f"it is declared already, by {OPS[opcode].__module__}")
+        refuse(f"the module {OPS[opcode].__module__} has already declared this opcode")
     if not _OPERANDS.fullmatch(operands) or len({*operands.split()}) < len(operands.split()):
-        refuse(f"operands are different names, then 'optional?', then '*rest', found {operands!r}")
+        refuse(f"operands must be different names, then 'optional?', then '*rest', found {operands!r}")
     for fact in facts:
         if fact not in FACTS:
-            refuse(f"there is no fact {fact}")
+            refuse(f"{fact} is not a fact of ops")
     if cls.infer is Op.infer:
-        refuse("its class has no method infer")
+        refuse("the class has no method infer")
     for name in cls.__dict__.get("__annotations__", {}).keys() & vars(Op).keys():
-        refuse(f"{name} is not free as the name of an attribute")
+        refuse(f"an attribute cannot be called {name}: Op uses the name")
 
 
 def reject(label: str, message: str) -> NoReturn:
-    """Raises ShapeError with the label of a constraint; ops use their own method `reject`."""
+    """Raises ShapeError with the label of a rule. The code of an op calls its own method `reject`."""
     raise ShapeError(f"{message}  [{label}]")

@@ -1,4 +1,4 @@
-"""Locations in error messages: the file that a program was read from, and lines."""
+"""Locations in error messages: the file from which a program was read, and lines."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ _DEFINED = regex(r"%([\w.\-]+) = ")
 
 @contextmanager
 def located(file: str, module: Module | None = None) -> Iterator[None]:
-    """A context in which errors about the program begin with its file and the lines of the instructions that
-    they name.
+    """A context in which errors about the program get a prefix: its file, and the lines of the instructions
+    that the messages name.
     """
     try:
         yield
@@ -30,7 +30,7 @@ def located(file: str, module: Module | None = None) -> Iterator[None]:
 
 
 def _lines(module: Module, message: str) -> str:
-    shown = dict.fromkeys(_DEFINED.findall(message))  # a copy's instructions have the names of the original's
+    shown = dict.fromkeys(_DEFINED.findall(message))  # names, not objects: the module may be a copy
     instructions = (inst for computation in module.computations for inst in computation.instructions)
     lines = {inst.name: module.lines[inst.id] for inst in instructions if inst.id in module.lines}
     return ", ".join(f"line {lines[name]}" for name in shown if name in lines)

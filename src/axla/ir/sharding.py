@@ -1,5 +1,5 @@
-"""Shardings as values: which devices hold which parts of an array. Equal shardings are equal values; `str`
-gives XLA's text.
+"""Shardings: which device holds which part of an array. Equal shardings are equal values; `str` returns XLA's
+text.
 
 {replicated} {devices=[2,1]<=[2]} {devices=[2,1,2]<=[2,2]T(1,0) last_tile_dim_replicate} {{manual},
 {replicated}}
@@ -16,16 +16,16 @@ from axla.core.errors import UnsupportedError
 from axla.ir.devices import Axis, DeviceOrder, IotaDevices, Mesh, MeshAxes, brackets
 
 SUBGROUPS = ("manual", "replicated", "unreduced")
-"""The kinds of subgroups that the last dimensions of tiles may be for, in their order."""
+"""The roles, in fixed order, that the last dimensions of tiles may have: kinds of subgroups of devices."""
 WORDS = ("replicated", "manual", "unknown", "unreduced")
 MAX_DEVICES = 1 << 17
-LONGEST = 1 << 24  # characters of one sharding for all leaves of a tuple, written once for each
+LONGEST = 1 << 24  # characters at most of a sharding that is repeated for all leaves of a tuple
 
 
 @dataclass(frozen=True, slots=True)
 class Tiles:
-    """An array in tiles, one per device. `dims`: the number of tiles along each dimension; the last ones are
-    subgroups of devices with the roles in `kinds`.
+    """An array divided into tiles, one per device. `dims` has the number of tiles along each dimension; its
+    last entries, one for each of `kinds`, are the sizes of subgroups of devices with those roles.
     """
 
     dims: tuple[int, ...]
@@ -48,7 +48,7 @@ class Tiles:
 
 @dataclass(frozen=True, slots=True)
 class DimAxes:
-    """The mesh axes that cut a dimension; it is open where more may be added."""
+    """The mesh axes along which a dimension is divided. If it is not `closed`, more may be added."""
 
     axes: tuple[Axis, ...]
     closed: bool = True
@@ -59,7 +59,9 @@ class DimAxes:
 
 @dataclass(frozen=True, slots=True)
 class MeshTiles:
-    """Mesh axes for each dimension; `sets`: (kind, axes) for axes with other roles."""
+    """The mesh axes along which each dimension is divided; `sets` holds pairs (role, axes) for axes with
+    another role.
+    """
 
     mesh: Mesh
     dims: tuple[DimAxes, ...]
@@ -72,13 +74,13 @@ class MeshTiles:
 
 @dataclass(frozen=True, slots=True)
 class Sharding:
-    """The sharding of one array, or with `parts` of a tuple's leaves. `what`: one of WORDS, a single device,
-    or tiles.
+    """The sharding of one array, or, with `parts`, of the leaves of a tuple. `what` is one of WORDS, the
+    number of a single device, or tiles.
     """
 
     what: str | int | Tiles | MeshTiles = ""
     parts: tuple[Sharding, ...] = ()
-    group: tuple[str, int] | None = None  # ("as" or "like", number): those that are sharded alike
+    group: tuple[str, int] | None = None  # ("as" or "like", number), equal for arrays that are sharded alike
     metadata: str = ""
 
     @property
@@ -88,12 +90,14 @@ class Sharding:
         return what == "unreduced" or (isinstance(what, Tiles) and "unreduced" in what.kinds)
 
     def of_leaves(self, leaves: int) -> Sharding:
-        """The shardings of a tuple's leaves; a sharding for all leaves is repeated."""
+        """The sharding of a tuple with this number of leaves; a sharding of one array is repeated for each
+        leaf. UnsupportedError if the text would be too long.
+        """
         if self.parts:
             return self
         length = len(str(self))
         if length * leaves > LONGEST:
-            raise UnsupportedError(f"a sharding of {length} characters for each of {leaves} leaves")
+            raise UnsupportedError(f"a sharding of {length} characters is too long for {leaves} leaves")
         return Sharding(parts=(self,) * max(leaves, 1))
 
     def __str__(self) -> str:
@@ -107,8 +111,8 @@ class Sharding:
 
 
 def tiled(dims: tuple[int, ...], devices: DeviceOrder, kinds: tuple[str, ...]) -> str | Tiles:
-    """The tiles in normal form, or `replicated`. Subgroups of one device are dropped; the others are in a
-    fixed order, equal ones merged.
+    """The tiles in normal form, or `replicated`. Subgroups of size 1 are dropped, the others are sorted by
+    role, and those with equal roles are merged.
     """
     own = len(dims) - len(kinds)
     kept = [n for n in range(own, len(dims)) if dims[n] != 1]
@@ -130,7 +134,7 @@ def tiled(dims: tuple[int, ...], devices: DeviceOrder, kinds: tuple[str, ...]) -
 
 
 def _permuted(dims: tuple[int, ...], permutation: tuple[int, ...], devices: DeviceOrder) -> DeviceOrder:
-    """The devices of permuted tiles: an iota if possible, else a list."""
+    """The devices of tiles whose dimensions are permuted: an IotaDevices if possible, else a list."""
     if isinstance(devices, IotaDevices) and devices.order == tuple(range(len(devices.order))):
         return IotaDevices(dims, permutation).simplified()
     ids = devices.array() if isinstance(devices, IotaDevices) else np.array(devices)
@@ -138,7 +142,7 @@ def _permuted(dims: tuple[int, ...], permutation: tuple[int, ...], devices: Devi
 
 
 def _ascending(size: int, devices: DeviceOrder) -> DeviceOrder:
-    """The devices with each run of `size` devices, which hold the same part, in ascending order."""
+    """Sorts each run of `size` devices, which hold the same part."""
     if not isinstance(devices, IotaDevices):
         if len(devices) % size:
             return devices
@@ -147,7 +151,7 @@ def _ascending(size: int, devices: DeviceOrder) -> DeviceOrder:
     while inside < len(order) and left > 1:
         inside += 1
         d = order[-inside]
-        if reshape[d] > left:  # the group is a part of this dimension, which becomes two
+        if reshape[d] > left:  # the run covers a part of this dimension, so that it is split into two
             if reshape[d] % left:
                 return IotaDevices(reshape, order)
             reshape = (*reshape[:d], reshape[d] // left, left, *reshape[d + 1 :])
@@ -163,14 +167,14 @@ def _ascending(size: int, devices: DeviceOrder) -> DeviceOrder:
     return IotaDevices(reshape, (*order[:at], *sorted(order[at:])))
 
 
-# What partitions have
+# The parts of partitions
 
 
 @dataclass(frozen=True, slots=True)
 class Tiling:
-    """The part of an array that each partition has: `counts` parts along each dimension, and `places[p]`, the
-    position of partition p's part along each. Shardings with equal tilings are equivalent, however they are
-    written.
+    """The part of an array that each partition has: `counts` is the number of parts along each dimension, and
+    `places[p]` the index, in parts, of the part of partition p. Shardings with equal tilings are equivalent,
+    even if their texts differ.
     """
 
     counts: tuple[int, ...]
@@ -182,17 +186,19 @@ class Tiling:
         return max(self.counts, default=1) == 1
 
     def part(self, dims: tuple[int, ...], partition: int) -> tuple[slice, ...]:
-        """A partition's part of an array with sizes `dims`, which are multiples of the counts."""
+        """The slices that select the part of a partition from an array of sizes `dims`, which are multiples
+        of the counts.
+        """
         sizes = [d // n for d, n in zip(dims, self.counts, strict=True)]
         return tuple(slice(at * s, (at + 1) * s) for at, s in zip(self.places[partition], sizes, strict=True))
 
 
 def tiling(sharding: Sharding | None, rank: int, partitions: int) -> Tiling:
-    """The parts of an array in a sharding; without a sharding, and if replicated, every partition has the
-    whole.
+    """The tiling that a sharding describes; without a sharding, or if it is replicated, every partition has
+    the whole array.
 
-    UnsupportedError for a sharding that does not apply to these partitions: on one device, unknown,
-    unreduced, or for another number.
+    UnsupportedError for a sharding that is not tiles or replicated (on one device, unknown, unreduced), or
+    not for this rank and number of partitions.
     """
     what = without_axes(sharding, rank).what if sharding is not None else "replicated"
     if what == "replicated":
@@ -200,9 +206,9 @@ def tiling(sharding: Sharding | None, rank: int, partitions: int) -> Tiling:
     if isinstance(what, Tiles) and not {*what.kinds} - {"replicated"}:
         counts, places = what.dims[:rank], _places(what.dims, what.devices, rank)
     else:
-        raise UnsupportedError(f"a sharding {{{sharding}}}, where tiles or replicated is wanted")
+        raise UnsupportedError(f"the sharding {{{sharding}}} is neither tiles nor replicated")
     if len(counts) != rank or sorted(places) != list(range(partitions)):
-        raise UnsupportedError(f"a sharding {{{sharding}}} of rank {rank} for {partitions} partitions")
+        raise UnsupportedError(f"sharding {{{sharding}}} does not fit rank {rank}, {partitions} partitions")
     return Tiling(counts, tuple(places[p] for p in range(partitions)))
 
 
@@ -221,7 +227,7 @@ def _places(dims: tuple[int, ...], devices: DeviceOrder, rank: int) -> dict[int,
 
 
 def _tiles_of_axes(tiles: MeshTiles, rank: int) -> str | Tiles:
-    """The same tiles without axis names: sizes along the axes, and a list of devices."""
+    """Converts tiles by mesh axes into tiles by sizes and a list of devices."""
     mesh, every = tiles.mesh, [*tiles.dims, *[DimAxes(())] * (rank - len(tiles.dims))]
     every += [axes for _, axes in tiles.sets]
     chosen = tuple(axis for dim in every for axis in dim.axes)
@@ -233,7 +239,7 @@ def _tiles_of_axes(tiles: MeshTiles, rank: int) -> str | Tiles:
 
 
 def without_axes(sharding: Sharding, rank: int) -> Sharding:
-    """The sharding with mesh axes replaced by tiles."""
+    """The sharding with mesh axes replaced by tiles; `rank` is that of the array."""
     if not isinstance(sharding.what, MeshTiles):
         return sharding
     if not sharding.what.mesh.axes:

@@ -1,4 +1,4 @@
-"""The four ops on which the graph itself depends."""
+"""The four ops on which the graph itself depends: parameter, constant, tuple, get-tuple-element."""
 
 from __future__ import annotations
 
@@ -26,28 +26,28 @@ class Parameter(Op):
 
 @op("constant", free=True, in_line=True)
 class Constant(Op):
-    """The value of `literal`."""
+    """The constant with the value `literal`."""
 
     shape: AnyShape
     literal: Literal
 
     def infer(self) -> AnyShape:
-        """Returns the declared shape, which must be that of the literal, layouts aside."""
+        """Returns the declared shape, which must be that of the literal, except for layouts."""
         if self.shape.logical is not self.literal.shape.logical:
             self.reject("c1", f"a literal of {self.literal.shape} cannot be {self.shape}")
         return self.shape
 
     def accessed(self, operands: Sequence[AnyShape], result: AnyShape) -> int:
-        """0: the bytes of a constant are counted where they are read."""
+        """Returns 0: the bytes of a constant are counted at the instructions that read it."""
         return 0
 
     def evaluate(self):
-        """Returns the array of the literal, read-only."""
+        """Returns the array of the literal, which is read-only."""
         return self.literal.array
 
     @classmethod
     def of(cls, value: object, dtype=None) -> Constant:
-        """Returns the constant of a NumPy array, or of anything that NumPy takes."""
+        """Makes a constant from a NumPy array, or from anything that NumPy converts to one."""
         literal = Literal.of(value, dtype)
         return cls(literal.shape, literal)
 
@@ -59,7 +59,7 @@ class Constant(Op):
 
 @op("tuple", operands="*elements", mixes_floats=True, structural=True, in_line=True)
 class Tuple(Op):
-    """Its operands, as one value."""
+    """The tuple of its operands."""
 
     def infer(self, *elements: AnyShape) -> TupleShape:
         """Returns the tuple of the operands' shapes."""
@@ -75,7 +75,7 @@ class GetTupleElement(Op):
     index: int = attr(proto="tuple_index")
 
     def infer(self, operand: AnyShape) -> AnyShape:
-        """Returns the shape of element `index` of the operand, which must be a tuple that long."""
+        """Returns the shape of element `index` of the operand, which must be a tuple with that element."""
         if not isinstance(operand, TupleShape):
             found = operand.to_string(layout=False)
             reject("get_tuple_element_c1", f"get-tuple-element takes a tuple, found {found}")

@@ -1,4 +1,6 @@
-"""Orders and reachability. Iterative throughout, since modules are deeper than Python's stack."""
+"""Orders of instructions and computations. No function is recursive, since modules can be nested more deeply
+than Python's stack allows.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,9 @@ T = TypeVar("T")
 
 
 def run_nested(walk: Iterator[Any]) -> None:
-    """Runs a generator together with the generators that it yields, nested to any depth."""
+    """Runs a generator. Each generator that it yields is run to its end before it continues, nested to any
+    depth.
+    """
     stack = [walk]
     while stack:
         nested = next(stack[-1], None)
@@ -22,7 +26,9 @@ def run_nested(walk: Iterator[Any]) -> None:
 
 
 def post_order(computation: Computation) -> tuple[Instruction, ...]:
-    """Every instruction after its operands and control predecessors; cached until the graph changes."""
+    """All instructions, each after its operands and control predecessors; cached until the computation
+    changes.
+    """
     if computation.cached_order_version != computation.version:
         order = tuple(_depth_first(computation.instructions))
         computation.cached_order = order
@@ -34,16 +40,16 @@ def _depth_first(roots: Iterable[Instruction]) -> Iterator[Instruction]:
     done: set[Instruction] = set()
     for root in roots:
         if root in done or root.users:
-            continue  # reached from a user
+            continue  # comes before one of its users
         yield from below(root, done)
-    for root in roots:  # what only control edges or cycles (which the verifier reports) reach
+    for root in roots:  # the rest: reached by control edges, or in cycles, which the verifier reports
         if root not in done:
             yield from below(root, done)
 
 
 def below(root: Instruction, done: set[Instruction]) -> Iterator[Instruction]:
-    """The instructions needed for a root, operands first, except those in `done`; they are added to
-    `done`.
+    """Yields the instructions that a root needs, directly or not, and the root, each after its operands and
+    control predecessors. Skips those in `done`, and adds the others to it.
     """
     open_: set[Instruction] = set()
     stack = [root]
@@ -65,7 +71,9 @@ def below(root: Instruction, done: set[Instruction]) -> Iterator[Instruction]:
 
 
 def needed_first(roots: Iterable[T], needs: Callable[[T], Iterable[T]]) -> list[T]:
-    """Roots and what they need, dependences first. Cycles, which the verifier reports, are cut."""
+    """The roots and all that they need, directly or not, each after what it needs itself. Cycles, which the
+    verifier reports, are cut.
+    """
     done: dict[T, None] = {}
     for root in roots:
         seen = {root}
@@ -83,14 +91,16 @@ def needed_first(roots: Iterable[T], needs: Callable[[T], Iterable[T]]) -> list[
 
 
 def schedule_of(computation: Computation) -> tuple[Instruction, ...]:
-    """The order in which to run a computation: its schedule where there is one, else post order."""
+    """The order in which to run a computation: its schedule if it has one, else post order."""
     schedule = computation.module.schedule
     found = schedule.get(computation) if schedule is not None else None
     return found if found is not None else post_order(computation)
 
 
 def text_order(computation: Computation) -> tuple[Instruction, ...]:
-    """The order of the text, if every instruction in it comes after its dependences; else post order."""
+    """The instructions in the order of the text, if each comes after its operands and control predecessors;
+    else post order.
+    """
     seen: set[Instruction] = set()
     for inst in computation.instructions:
         if not seen.issuperset(inst.operands) or not seen.issuperset(inst.extra.control_predecessors):
@@ -100,13 +110,15 @@ def text_order(computation: Computation) -> tuple[Instruction, ...]:
 
 
 def running_order(computation: Computation) -> tuple[Instruction, ...]:
-    """The order in which effects happen: the schedule where there is one, else that of the text."""
+    """The order in which side effects happen: the schedule if there is one, else the order of
+    `text_order`.
+    """
     schedule = computation.module.schedule or {}
     return schedule.get(computation) or text_order(computation)
 
 
 def callers(module: Module) -> dict[Computation, list[Instruction]]:
-    """The instructions that call each computation."""
+    """For each computation, the instructions that call it."""
     found: dict[Computation, list[Instruction]] = {c: [] for c in module.computations}
     for computation in module.computations:
         for inst in computation.instructions:
@@ -120,20 +132,20 @@ def computations_callees_first(module: Module) -> tuple[Computation, ...]:
     """All computations, each after those that it calls, in the order in which XLA prints them; cached until
     the module changes.
 
-    The order is depth first from the computations that nothing calls, following the instructions in print
-    order.
+    The order is depth first, from the computations that no other calls, through the calls of each in the
+    order of its instructions.
     """
     version, found = module.cached_order
     if version != module.version:
         called = {c for computation in module.computations for c in _calls(computation)}
         roots = [c for c in module.computations if c not in called]
-        found = tuple(needed_first((*roots, *module.computations), _calls))  # all again: cycles have no root
+        found = tuple(needed_first((*roots, *module.computations), _calls))  # all: cycles have no root
         module.cached_order = module.version, found
     return found
 
 
 def _calls(computation: Computation) -> Iterator[Computation]:
-    """The computations that a computation calls, the body of a loop before its condition."""
+    """Yields the computations that a computation calls; the body of a loop comes before its condition."""
     for inst in schedule_of(computation):
         if inst.op.computation_fields:
             found = inst.op.computations()

@@ -1,4 +1,4 @@
-"""Typed access to instructions: `op_of` and `shape_of` assert a class of op or shape."""
+"""Functions for type checkers: they return the op or the shape of an instruction and assert its class."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ def applies(inst: Instruction, kind: type[OpT]) -> TypeGuard[Instruction[OpT]]:
 
 
 def op_of(inst: Instruction, kind: type[OpT]) -> OpT:
-    """The op of an instruction that is known to be of this class."""
+    """The op of an instruction; asserts that it is of this class."""
     op = inst.op
     assert isinstance(op, kind)
     return op
 
 
 def shape_of(inst: Instruction) -> Shape:
-    """The shape of an instruction that is known to give an array."""
+    """The shape of an instruction; asserts that it is an array."""
     shape = inst.shape
     assert isinstance(shape, Shape)
     return shape
 
 
 def tuple_of(inst: Instruction) -> TupleShape:
-    """The shape of an instruction that is known to give a tuple."""
+    """The shape of an instruction; asserts that it is a tuple."""
     shape = inst.shape
     assert isinstance(shape, TupleShape)
     return shape

@@ -1,10 +1,11 @@
-"""StableHLO, CHLO and related dialects: text and portable bytecode in, Module, StableHLO text out.
+"""StableHLO, CHLO and related dialects: reads text and portable bytecode, makes Modules of them, and writes
+Modules as StableHLO text.
 
-Read `mlir.py` first: operations, types and attributes, the common form of all readers and writers; then
-`operations.py`, which has a record for each operation of the dialects. `text/` reads and prints MLIR text,
-`bytecode/` reads MLIR bytecode with VHLO artifacts, `verify/` checks the specification's constraints,
-`modules.py` makes a Module by `specialize/`, `quantized/` and `importer/`, `exporter/` converts a Module to
-operations. docs/design/0004-stablehlo.md has a picture of this.
+Read `mlir.py` first: it has operations, types and attributes, the common form of all readers and writers.
+Then read `operations.py`, which has a record for each operation of the dialects. `text/` reads and prints
+MLIR text, `bytecode/` reads MLIR bytecode with VHLO artifacts, `verify/` checks the specification's
+constraints, `modules.py` makes a Module with `specialize/`, `quantized/` and `importer/`, `exporter/`
+converts a Module to operations. docs/design/0004-stablehlo.md has a picture of this.
 """
 
 from __future__ import annotations
@@ -17,16 +18,18 @@ if TYPE_CHECKING:
 
 
 def export_source(module: Module) -> Source:
-    """The module as StableHLO operations. UnsupportedError names an op that has no equivalent."""
+    """Converts a module to StableHLO operations. Raises UnsupportedError, with the name of the op, if an op
+    has no equivalent.
+    """
     from axla.stablehlo import exporter
 
     return exporter.export_source(module)
 
 
 def export_text(module: Module, *, locations: bool = True) -> str:
-    """The module as StableHLO text, in the generic form that every MLIR reads.
+    """Prints a module as StableHLO text, in the generic form that every MLIR reads.
 
-    With `locations`, metadata and the names of parameters are kept.
+    With `locations`, the text has metadata and the names of parameters.
     """
     from axla.stablehlo.text.printer import print_source
 

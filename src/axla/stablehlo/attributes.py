@@ -1,4 +1,4 @@
-"""Structured attributes and enumerations of StableHLO and CHLO, and the test for default values."""
+"""The structured attributes and enumerations of StableHLO and CHLO, and the test for default values."""
 
 from __future__ import annotations
 
@@ -6,10 +6,9 @@ from typing import Any
 
 from axla.stablehlo import mlir
 
-# Structured attributes: mnemonic -> fields with the kind of their values; a field with / need not be there,
-# one with @2 came with the second version of its operation.
-# i integer, l list of integers, t type, b true or false, f float, s string, a attribute, A attributes, m axes
-# of a mesh, x part of an axis.
+# Structured attributes: mnemonic -> fields with the kinds of their values. A field with / is optional, one
+# with @2 was added in the second version of the operation.    The kinds: i integer, l list of integers, t
+# type, b boolean, f float, s string, a attribute, A attributes, m axes of a mesh, x part of an axis.
 _STRUCTURES = {
     "channel_handle": "handle:i type:i",
     "dot": "lhs_batching_dimensions:l/ rhs_batching_dimensions:l/ lhs_contracting_dimensions:l/"
@@ -62,7 +61,7 @@ ENUMERATIONS = {
     "result_accuracy_mode": "DEFAULT HIGHEST TOLERANCE",
 }
 
-LONGEST_LIST = 4096  # of dimensions: many operations can refer to one
+LONGEST_LIST = 4096  # the most dimensions in a list: many operations can refer to one list
 
 
 def is_default(default: str, attribute: Any) -> bool:

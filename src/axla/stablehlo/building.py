@@ -1,4 +1,4 @@
-"""Creation of attributes and operations, for all code that writes StableHLO."""
+"""Creates attributes and operations, for all code that writes StableHLO."""
 
 from __future__ import annotations
 
@@ -18,12 +18,14 @@ def number(value: int, kind: mlir.Type = I64) -> mlir.IntegerAttr:
 
 
 def numbers(values: Iterable[Any], kind: mlir.Type = I64) -> mlir.DenseArray:
-    """A dense array attribute (`array<i64: 1, 2>`)."""
+    """A dense array attribute, such as `array<i64: 1, 2>`."""
     return mlir.DenseArray(kind, tuple(values))
 
 
 def matrix(rows: Sequence[Sequence[int]], columns: int = 0) -> mlir.DenseElements:
-    """A matrix of i64; shorter rows are filled with -1."""
+    """A matrix of i64 as a dense attribute, with at least `columns` columns; shorter rows are filled with
+    -1.
+    """
     columns = max([columns, *map(len, rows)])
     filled = [[*row, *[-1] * (columns - len(row))] for row in rows]
     values = np.array(filled, np.int64).reshape(len(rows), columns)
@@ -31,19 +33,19 @@ def matrix(rows: Sequence[Sequence[int]], columns: int = 0) -> mlir.DenseElement
 
 
 def vector(values: Sequence[int], kind: mlir.Type = I64) -> mlir.DenseElements:
-    """A dense attribute of one dimension (`dense<[1, 2]> : tensor<2xi64>`)."""
+    """A dense attribute of rank 1, such as `dense<[1, 2]> : tensor<2xi64>`."""
     return mlir.DenseElements(mlir.TensorType((len(values),), kind), np.array(values, np.int64))
 
 
 def slice_of(ranges: Sequence[tuple[int, Any]]) -> dict[str, Any]:
-    """The attributes of a slice with these (start, limit) ranges."""
+    """The attributes of a slice with these (start, limit) ranges and strides of 1."""
     start, limit = zip(*ranges, strict=True) if ranges else ((), ())
     ones = [1] * len(ranges)
     return {"start_indices": numbers(start), "limit_indices": numbers(limit), "strides": numbers(ones)}
 
 
 class Builder:
-    """Appends operations to a block, with the current location and position."""
+    """Appends operations to a block and gives them the current location and position."""
 
     def __init__(self, block: mlir.Block) -> None:
         self.block = block
@@ -77,12 +79,14 @@ class Builder:
         return self.emit(f"stablehlo.{name}", operands, (type_,), attributes)[0]
 
     def parts(self, vector: mlir.Value, count: int) -> Iterator[mlir.Value]:
-        """The first elements of a tensor of rank 1, each as a tensor of one element."""
+        """Adds slices of the first `count` elements of a tensor of rank 1; yields each as a tensor of rank
+        1.
+        """
         one = mlir.TensorType((1,), mlir.tensor(vector.type).element)
         for n in range(count):
             yield self.make("slice", (vector,), one, slice_of([(n, n + 1)]))
 
     def scalars(self, vector: mlir.Value, count: int) -> list[mlir.Value]:
-        """The first elements of a tensor of rank 1."""
+        """Adds operations that extract the first `count` elements of a tensor of rank 1 as scalars."""
         scalar = mlir.TensorType((), mlir.tensor(vector.type).element)
         return [self.make("reshape", (part,), scalar) for part in self.parts(vector, count)]

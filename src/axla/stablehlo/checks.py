@@ -1,8 +1,8 @@
-"""Self-checking programs: separates `check.*` custom calls and operations from a source.
+"""Self-checking programs: separates `check.*` custom calls and operations from the other operations.
 
 A StableHLO test case calls @inputs and @expected, computes, and checks. `cases` splits it into functions that
 return the inputs and the expected values, and a body that takes the inputs as arguments, so that a compiler
-cannot constant-fold the whole program. Other programs are not split; both sides of a check become results.
+cannot constant-fold the whole program. Other programs are not split: both operands of a check become results.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ INPUTS, EXPECTED = "inputs", "expected"
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One assertion: `kind` is eq, almost_eq or close. `expected` is the number of a value of @expected if
-    `from_function`, otherwise of a result of the body; `actual` is always the number of a result.
+    """One check of a program; `kind` is eq, almost_eq or close. `actual` is the number of a result of the
+    body. `expected` is the number of a result of @expected if `from_function`, else of a result of the body.
     """
 
     kind: str
@@ -37,11 +37,12 @@ class Check:
     max_ulp: int = 0
     min_ulp: int = 0
     place: str = ""
-    probe: str = ""  # what is expected is what this probe saw when it was reached for the `iteration`th time
+    # the expected value is the one that this probe recorded in its execution number `iteration`
+    probe: str = ""
     iteration: int = 0
 
     def problem(self, actual: np.ndarray, expected: np.ndarray) -> str:
-        """A description of how a value violates the assertion; "" when it holds."""
+        """Describes how a value violates the check; "" if it does not."""
         if actual.shape != expected.shape or actual.dtype != expected.dtype:
             return f"found {actual.dtype}{list(actual.shape)}, wanted {expected.dtype}{list(expected.shape)}"
         with np.errstate(all="ignore"):
@@ -63,8 +64,8 @@ class Check:
 
 @dataclass(slots=True)
 class CheckCase:
-    """A function that checks: its `body` returns the values that `checks` refer to; and the functions that
-    return its arguments and expected values ("" where there are none).
+    """A function with checks, in parts. The function `body` returns the values that `checks` refer to, the
+    function `inputs` its arguments, and `expected` the expected values ("" where there is no such function).
     """
 
     body: str
@@ -74,9 +75,9 @@ class CheckCase:
 
 
 def cases(source: mlir.Source) -> list[CheckCase]:
-    """The functions of a source that contain checks, as programs. Changes the source.
+    """Splits each function of a source that contains checks into its parts. Changes the source.
 
-    They are `main`, if it exists, or all functions without arguments that contain checks.
+    If there is a function `main`, only `main` is split.
     """
     functions = functions_of(source)
     names = ["main"] if "main" in functions else list(functions)
@@ -89,7 +90,7 @@ def cases(source: mlir.Source) -> list[CheckCase]:
 
 
 def has_checks(source: mlir.Source) -> bool:
-    """Whether a module has operations of the `check` dialect."""
+    """Whether a source has operations or custom calls of the `check` dialect."""
     functions = [f for part in source.parts() for f in functions_of(part).values()]
     return any(_is_check(op) for f in functions if (block := f.body) for op in block.operations)
 
@@ -106,14 +107,14 @@ def _kind(operation: mlir.Operation) -> str:
 
 
 class _Splitter:
-    """Splits one function."""
+    """Splits a function into a body and its checks."""
 
     def __init__(self, name: str, function: mlir.Operation, block: mlir.Block) -> None:
         self.case_ = CheckCase(name)
         self.function = function
         self.block = block
-        self.results: dict[mlir.Value, int] = {}  # of the new function
-        self.given: dict[mlir.Value, int] = {}  # what @expected gives
+        self.results: dict[mlir.Value, int] = {}  # the numbers of the body's results
+        self.given: dict[mlir.Value, int] = {}  # the numbers of the results of @expected
 
     def case(self) -> CheckCase:
         """Turns the function into the body of its case."""
@@ -126,7 +127,7 @@ class _Splitter:
                 kept.append(operation)
         expected = set(self.given)
         if any(not expected.isdisjoint(op.operands) for op in kept):
-            raise UnsupportedError(f"function @{self.case_.body} computes with what it expects")
+            raise UnsupportedError(f"function @{self.case_.body} computes with a result of @{EXPECTED}")
         self.case_.checks = [self._check(c) for c in checks]
         values = list(self.results)
         kept.append(mlir.Operation(RETURN, values, ()))
@@ -138,8 +139,8 @@ class _Splitter:
         return self.case_
 
     def _provides(self, operation: mlir.Operation) -> bool:
-        """Removes a call of @inputs or @expected: its results become arguments, or numbered expected
-        values.
+        """If the operation calls @inputs or @expected, turns its results into arguments or numbered expected
+        values; returns whether it does.
         """
         callee = operation.attributes.get("callee")
         name = callee.root if operation.name == "func.call" and isinstance(callee, mlir.SymbolRef) else ""
@@ -167,7 +168,7 @@ class _Splitter:
             iteration = read.integer(operation, "iteration", 0)
             return Check("eq", value, value, place=place, probe=probe, iteration=iteration)
         if kind == "eq":
-            operands.reverse()  # this one has the expected value first
+            operands.reverse()  # check.eq has the expected value first
             integral = not operands or _is_integral(operands[0].type)
             kind, settings = ("expect_eq", {}) if integral else ("expect_almost_eq", {"tolerance": 1e-4})
         if kind.endswith("_const"):
@@ -194,13 +195,13 @@ class _Splitter:
         return made.results[0]
 
     def _number(self, value: mlir.Value) -> int:
-        """The number of a value among the results of the new function."""
+        """The number of a value among the results of the body, to which it is added if necessary."""
         if value in self.given:
             raise UnsupportedError(f"function @{self.case_.body} checks a result of @{EXPECTED}, not its own")
         return self.results.setdefault(value, len(self.results))
 
 
-# Tolerance and distance of the custom call, and of the operation.
+# The default tolerance and ULP distance, of the custom call and of the operation.
 _TOLERANCES = {
     "expect_eq": ((0.0, 0), (0.0, 0)),
     "expect_almost_eq": ((1e-3, 0), (1e-4, 0)),
@@ -210,8 +211,8 @@ _SETTING = re.compile(r"(\w+)=([^,\s]+)")
 
 
 def _settings(operation: mlir.Operation) -> dict[str, float]:
-    """The tolerances of a check: attributes of the operation, or `name=number` in the config of a custom
-    call.
+    """Reads the tolerances of a check: attributes of the operation, or `name=number` in the config of a
+    custom call.
     """
     config = operation.attributes.get("backend_config", "")
     try:
@@ -229,11 +230,13 @@ def _is_integral(type_: mlir.Type) -> bool:
     return isinstance(getattr(type_, "element", type_), mlir.IntegerType | mlir.IndexType)
 
 
-# What the checks mean.
+# The comparisons.
 
 
 def nearly(actual: np.ndarray, expected: np.ndarray, tolerance: float) -> np.ndarray:
-    """Whether the absolute difference is at most the tolerance; NaN equals NaN, infinities must be equal."""
+    """A mask of the elements whose absolute difference is at most the tolerance. NaN equals NaN; infinities
+    must be equal.
+    """
     if actual.dtype.kind == "c":
         parts = [nearly(part(actual), part(expected), tolerance) for part in (np.real, np.imag)]
         return np.logical_and(*parts)
@@ -247,8 +250,9 @@ FAR = np.uint64(2**64 - 1)
 
 
 def ulps(actual: np.ndarray, expected: np.ndarray) -> np.ndarray:
-    """The number of representable values between two numbers; 0 for two NaNs, FAR if only one is finite or
-    both are different infinities. For complex numbers the larger distance of the parts.
+    """The number of representable values between numbers, for each element: 0 for two NaNs, FAR if only one
+    number is finite or if they are different infinities. For complex numbers it is the larger distance of the
+    parts.
     """
     if actual.dtype.kind == "c":
         return np.maximum(*[ulps(part(actual), part(expected)) for part in (np.real, np.imag)])

@@ -1,5 +1,5 @@
-"""Conversions between attributes of operations and fields of HLO ops: for each kind of attribute, a reading
-and a making function.
+"""Conversions between attributes of operations and fields of HLO ops. Each kind of attribute has a function
+that reads it and one that makes it.
 """
 
 from __future__ import annotations
@@ -39,8 +39,9 @@ from axla.stablehlo.types import element_of
 
 @dataclass(frozen=True, slots=True)
 class Conversion:
-    """`read(said, name, source)` returns the value of a field, or rejects an attribute of another kind;
-    `make(value, inst)` returns the attribute, None if it is to be left out.
+    """Converts one kind of attribute. `read(said, name, source)` returns the value of the op's field for the
+    attribute `name` of `said`, and rejects an attribute of another kind. `make(value, inst)` returns the
+    attribute for the value of a field, None to leave it out.
     """
 
     read: Callable[[attr.Said, str, mlir.Source], Any]
@@ -48,7 +49,7 @@ class Conversion:
 
 
 def conversion(field: OpField, dialect: str = "stablehlo") -> Conversion:
-    """The conversion for a field's attribute."""
+    """The conversion for the attribute of a field."""
     assert field.attribute is not None
     kind = field.attribute.kind
     if kind[0] == "#" and not field.name:
@@ -69,7 +70,9 @@ def conversion(field: OpField, dialect: str = "stablehlo") -> Conversion:
 
 
 def _read_by(read: Callable[[attr.Said, str], Any], make: Callable[[Any], Any]) -> Conversion:
-    """A conversion that depends on the attribute and the value only."""
+    """A conversion whose functions need only the attribute and the value, not the source or the
+    instruction.
+    """
     return Conversion(lambda said, name, source: read(said, name), lambda value, inst: make(value))
 
 
@@ -77,14 +80,16 @@ def _read_by(read: Callable[[attr.Said, str], Any], make: Callable[[Any], Any]) 
 
 
 def _integer(kind: mlir.IntegerType, *, in_tuple: bool) -> Conversion:
-    """An integer; the HLO field may be a list with one dimension."""
+    """An integer of type `kind`. If `in_tuple`, the HLO field is a list with one dimension."""
     if in_tuple:
         return _read_by(lambda said, name: (attr.integer(said, name),), lambda value: number(value[0], kind))
     return _read_by(attr.integer, lambda value: number(value, kind))
 
 
 def _segments(*, of_operands: bool) -> Conversion:
-    """The number of operands, or results, before the carried ones."""
+    """The segment sizes of operands or results; the HLO field is the number of the last ones, which are
+    carried.
+    """
 
     def make(carries: int, inst: Instruction) -> mlir.DenseArray:
         count = len(inst.operands) if of_operands else inst.shape.leaf_count
@@ -94,7 +99,7 @@ def _segments(*, of_operands: bool) -> Conversion:
 
 
 def _column(column: int) -> Conversion:
-    """A column of a matrix; the caller joins the columns when it makes the operation."""
+    """A column of a matrix. `make` returns it as a list, and the caller joins the columns."""
     return _read_by(lambda said, name: tuple([row[column] for row in attr.matrix(said, name)]), list)
 
 
@@ -109,7 +114,7 @@ def _enumeration(kind: str, members: type[Enum], dialect: str) -> Conversion:
 
 
 def _text(kind: Callable[[str], Any]) -> Conversion:
-    """A string that must be one of an enumeration."""
+    """A string that must be a value of the enumeration `kind`."""
 
     def read(said: attr.Said, name: str) -> Any:
         try:
@@ -121,7 +126,7 @@ def _text(kind: Callable[[str], Any]) -> Conversion:
 
 
 def _compare_type(said: attr.Said, name: str) -> CompareType | None:
-    """The comparison type. Only the total order is given explicitly; others follow from the element type."""
+    """The comparison type: TOTAL_ORDER, or None for one that follows from the element type."""
     return CompareType.TOTAL_ORDER if attr.word(said, name) == "TOTALORDER" else None
 
 
@@ -134,7 +139,7 @@ def _type_of_comparison(kind: CompareType | None, inst: Instruction) -> mlir.Enu
 
 
 def precision(said: attr.Said, name: str) -> tuple[Precision, ...]:
-    """The precision of each operand; () for the default."""
+    """Reads the precision of each operand; () if all are the default."""
     found = tuple(Precision(word.lower()) for word in attr.words(said, name))
     return () if all(p is Precision.DEFAULT for p in found) else found
 
@@ -152,13 +157,13 @@ def _precisions(dialect: str) -> Conversion:
 
 
 def _field_of(name: str) -> str:
-    """The HLO name of a list of dimensions in a structure."""
+    """The HLO name of a list of dimensions: `lhs_batch_dims` for `lhs_batching_dimensions`."""
     return name.replace("_batching_dimensions", "_batch_dims").replace("_dimensions", "_dims")
 
 
 def _structure(mnemonic: str, dialect: str) -> Conversion:
-    """Dimension numbers whose fields are fields of the op. Those of a ragged dot may contain those of a
-    dot.
+    """A structure of dimension numbers whose fields are fields of the op. That of a ragged dot may contain
+    that of a dot.
     """
     readers = {"l/": partial(attr.integers, default=()), "i/": partial(attr.integer, default=0)}
     kinds = STRUCTURES[mnemonic].items()
@@ -177,7 +182,7 @@ def _structure(mnemonic: str, dialect: str) -> Conversion:
 
 
 def labels_of(said: attr.Said, name: str) -> ConvDims:
-    """The dimension labels of a convolution."""
+    """Reads the dimension labels of a convolution."""
     fields, kinds = attr.structure(said, name, "conv"), STRUCTURES["conv"]
     readers = {"l/": partial(attr.integers, default=()), "i/": partial(attr.integer, default=-1)}
     found = {label: readers[kinds[field]](fields, field) for field, label in CONVOLUTION_DIMENSIONS.items()}
@@ -192,7 +197,9 @@ def _numbers_of(labels: ConvDims) -> mlir.StructAttr:
 
 
 def _fields_of_algorithm(name: str) -> tuple[Any, ...]:
-    """The fields of #stablehlo.dot_algorithm encoded in an algorithm's name."""
+    """The fields of #stablehlo.dot_algorithm for an HLO algorithm name: three types, three counts, whether
+    accumulation may be imprecise.
+    """
     words = name.replace("any_f8", "f8").split("_")[1:]
     count = int(words[3][1:]) if words[3:] and words[3][0] == "x" else 1
     return (*words[:3], 1, 1, count, words[-1] == "accum")
@@ -225,7 +232,7 @@ def _algorithm_of(name: Word | None, inst: Instruction) -> mlir.StructAttr | Non
     if name is None:
         return None
     if name not in _ALGORITHMS:
-        raise UnsupportedError(f"algorithm={name}")
+        raise UnsupportedError(f"StableHLO has no algorithm {name}")
     left, right, *others = _ALGORITHMS[name]
     own = [element_of(array(o.shape).dtype) for o in inst.operands]
     types = [own[n] if kind == "f8" else mlir.FloatType(kind) for n, kind in enumerate((left, right))]
@@ -233,11 +240,13 @@ def _algorithm_of(name: Word | None, inst: Instruction) -> mlir.StructAttr | Non
     return mlir.StructAttr("dot_algorithm", dict(zip(_ALGORITHM, values, strict=True)))
 
 
-# Who takes part
+# Replica groups and channels
 
 
 def replica_groups(said: attr.Said, name: str, source: mlir.Source) -> ReplicaGroups:
-    """The groups in the rows of a matrix; shorter rows are padded with -1."""
+    """Reads replica groups: the axes of a mesh, or the rows of a matrix, of which shorter ones are padded
+    with -1.
+    """
     if attr.is_structure(said, name):
         return ReplicaGroups(mesh_groups(source, said, name).table().rows())
     rows = attr.matrix(said, name, [])
@@ -248,7 +257,7 @@ _CHANNEL_ZERO = (1 << 31) - 1
 
 
 def _channel(said: attr.Said, name: str) -> int | None:
-    """The channel's number; None for 0, which means no channel."""
+    """Reads the number of a channel; None for 0, which means no channel."""
     handle = attr.integer(attr.structure(said, name, "channel_handle", {}), "handle", 0)
     return handle if handle > 0 else None
 
@@ -297,12 +306,12 @@ BY_TYPE: dict[Any, Conversion] = {
     int: _read_by(attr.integer, number),
     tuple[int, ...]: _KINDS["ints"],
 }
-"""The kinds for fields of ops that StableHLO does not have, by their types."""
+"""Conversions for fields of ops that StableHLO does not have, by their types."""
 
 
 def combined(op: Op, count: int) -> list[int]:
-    """The operands whose elements a region combines: without the indices of a scatter, the source of a
-    select-and-scatter, and the root of a collective.
+    """The numbers of the operands whose elements a region combines. The others are the indices of a scatter,
+    the first operand of a select-and-scatter, and the root of a collective.
     """
     others = {hlo.Scatter: count // 2, hlo.SelectAndScatter: 0}.get(type(op), -1)
     if getattr(op, "has_dynamic_root", False):
@@ -311,8 +320,8 @@ def combined(op: Op, count: int) -> list[int]:
 
 
 def computed_types(called: Computation) -> list[DType]:
-    """The element types in which a region combines elements: those of half of its parameters, which come in
-    pairs.
+    """The element types in which a region combines elements. Its parameters are pairs of one type, so the
+    first half has all types.
     """
     types = [array(parameter.shape).dtype for parameter in called.parameters]
     return types[: len(types) // 2]

@@ -7,6 +7,6 @@ from axla.stablehlo.operations import CUSTOM_CALL, OPERATIONS
 
 COUNTERPARTS = counterparts(OPERATIONS)
 CALL_FIELDS = counterpart(CUSTOM_CALL)
-"""The fields of custom calls that HLO has and StableHLO has not: attributes as a convolution
-has them, and words.
+"""The fields of custom calls that HLO has and StableHLO does not have: attributes like those of a
+convolution, and words.
 """

@@ -1,4 +1,4 @@
-"""Groups of devices given by mesh axes."""
+"""Groups of devices that are given by the axes of a mesh."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _DEVICES = re.compile(r"device_ids\s*=\s*\[([\d,\s]*)\]")
 
 
 def mesh_groups(source: mlir.Source, said: attr.Said, name: str) -> MeshAxes:
-    """The groups in an attribute: devices that differ only along the given axes form a group."""
+    """Reads the groups in an attribute: devices that differ only along the given axes form a group."""
     fields = attr.structure(said, name, "replica_group_mesh_axes")
     try:
         mesh = _mesh(source, said, fields.get("mesh"))
@@ -41,18 +41,18 @@ def _mesh(source: mlir.Source, said: attr.Said, mesh: Any) -> Mesh:
         if isinstance(mesh.fields.get("device_ids"), mlir.DenseElements):
             listed = attr.elements(mesh.fields["device_ids"]).reshape(-1)
     else:
-        attr.reject(said, "replica_groups", "of a mesh")
+        attr.reject(said, "replica_groups", "groups of a mesh")
     if prod(size for _, size in axes) > MOST_LISTED:
         raise VerifyError(f"replica_groups: meshes of at most {MOST_LISTED} devices are wanted, found {axes}")
     return Mesh(tuple(axes), None if listed is None else tuple(listed))
 
 
 def _axis(said: attr.Said, axis: Any, mesh: Mesh) -> Axis:
-    """An axis, or a sub-axis: the number of parts before it, and its size."""
+    """Reads an axis, or a sub-axis: its size, and the product of the sizes of the sub-axes before it."""
     fields: dict[str, Any] = axis.fields if isinstance(axis, mlir.StructAttr) else {"name": axis}
     name, part = fields.get("name"), fields.get("sub_axis_info")
     if not isinstance(name, str):
-        attr.reject(said, "replica_groups", f"of axes of {mesh}")
+        attr.reject(said, "replica_groups", f"groups along axes of {mesh}")
     if not isinstance(part, mlir.StructAttr):
         return Axis(name)
     return Axis(name, attr.integer(part.fields, "pre_size", 0), attr.integer(part.fields, "size", 0))

@@ -1,10 +1,10 @@
 """MLIR in memory: operations, regions and values; types and attributes as immutable values.
 
-Every reader (text in pretty or generic form, bytecode of any version) gives the same operations: names and
+Every reader (text in pretty or generic form, bytecode of any version) makes the same operations: names and
 attributes are those of StableHLO's current generic form, with inherent and discardable attributes in one
 dictionary. Attributes with a Python equivalent are Python values: BoolAttr is `bool`, StringAttr `str`,
-ArrayAttr `tuple`, DictionaryAttr `dict`, TypeAttr a Type, UnitAttr `UNIT`. This module does not depend on
-what operations mean.
+ArrayAttr `tuple`, DictionaryAttr `dict`, TypeAttr a Type, UnitAttr `UNIT`. This module does not depend on the
+meaning of operations.
 """
 
 from __future__ import annotations
@@ -25,48 +25,53 @@ from axla.core.errors import VerifyError
 
 @dataclass(frozen=True, slots=True)
 class IntegerType:
-    """`i32` (sign ""), `si32` ("s") or `ui32` ("u"). StableHLO's signed integers are signless."""
+    """An integer type: `i32` has the sign "", `si32` "s", `ui32` "u". StableHLO's signed integers are
+    signless.
+    """
 
     width: int
     sign: str = ""
 
 
 def limits(kind: IntegerType) -> tuple[int, int]:
-    """The smallest and largest integer allowed in a type: signless types take the range of both."""
+    """The smallest and the largest integer of a type. A signless type has both signed and unsigned
+    integers.
+    """
     width = kind.width
     return 0 if kind.sign == "u" else -(1 << width - 1), (1 << width - (kind.sign == "s")) - 1
 
 
 @dataclass(frozen=True, slots=True)
 class FloatType:
-    """By MLIR's name: f32, bf16, f8E4M3FN, tf32..."""
+    """A float type, with MLIR's name: f32, bf16, f8E4M3FN, tf32..."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class IndexType:
-    """`index`."""
+    """The type `index`."""
 
 
 @dataclass(frozen=True, slots=True)
 class NoneType:
-    """`none`."""
+    """The type `none`."""
 
 
 @dataclass(frozen=True, slots=True)
 class ComplexType:
-    """`complex<f32>`."""
+    """A complex type, such as `complex<f32>`."""
 
     element: Type
 
 
 @dataclass(frozen=True, slots=True)
 class QuantizedType:
-    """`!quant.uniform<storage<min:max>:expressed, ...>`.
+    """A quantized type: `!quant.uniform<storage<min:max>:expressed, ...>`.
 
-    `axes` is () for per-tensor quantization, (d,) per axis; with `block_sizes`, one for each axis, it is a
-    sub-channel type, whose scales and zero points are row-major over the blocks (`blocks` is their shape).
+    `axes` is () if the whole tensor has one scale, (d,) if each index of dimension d has its own. With
+    `block_sizes`, one for each axis, it is a sub-channel type: `scales` and `zero_points` are row-major over
+    the blocks, and `blocks` is the shape of the array of blocks.
     """
 
     storage: IntegerType
@@ -81,13 +86,15 @@ class QuantizedType:
 
     @staticmethod
     def limits(storage: IntegerType) -> tuple[int, int]:
-        """The range of the storage type: `i8` is signed like `si8`."""
+        """The range of a storage type; unlike in `limits`, `i8` is signed like `si8`."""
         return limits(IntegerType(storage.width, storage.sign or "s"))
 
 
 @dataclass(frozen=True, slots=True)
 class TensorType:
-    """`shape` holds sizes, None for `?`; it is None itself for an unranked tensor `tensor<*xf32>`."""
+    """A tensor type. `shape` has the sizes, with None for `?`; it is None itself for an unranked tensor,
+    `tensor<*xf32>`.
+    """
 
     shape: tuple[int | None, ...] | None
     element: Type
@@ -95,14 +102,14 @@ class TensorType:
 
     @property
     def sizes(self) -> tuple[int, ...] | None:
-        """The shape, None where not all of it is known."""
+        """The shape, None unless all sizes are known."""
         found = tuple([size for size in self.shape or () if size is not None])
         return found if self.shape is not None and len(found) == len(self.shape) else None
 
 
 @dataclass(frozen=True, slots=True)
 class MemRefType:
-    """`memref<2x?xf32>`; a size of None is `?`."""
+    """A type of memory, such as `memref<2x?xf32>`; a size of None stands for `?`."""
 
     shape: tuple[int | None, ...]
     element: Type
@@ -110,14 +117,14 @@ class MemRefType:
 
 @dataclass(frozen=True, slots=True)
 class TupleType:
-    """`tuple<...>`."""
+    """A tuple type, `tuple<...>`."""
 
     elements: tuple[Type, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class FunctionType:
-    """`(inputs) -> results`."""
+    """A function type, `(inputs) -> results`."""
 
     inputs: tuple[Type, ...]
     results: tuple[Type, ...]
@@ -125,12 +132,12 @@ class FunctionType:
 
 @dataclass(frozen=True, slots=True)
 class TokenType:
-    """`!stablehlo.token`."""
+    """The type of tokens, `!stablehlo.token`."""
 
 
 @dataclass(frozen=True, slots=True)
 class FutureType:
-    """`!stablehlo.future<...>`, the type of results of async_start."""
+    """The type of the results of async_start, `!stablehlo.future<...>`."""
 
     types: tuple[Type, ...]
 
@@ -149,7 +156,9 @@ Type = (
 
 
 def dtype_of(element: Type) -> dtypes.DType | None:
-    """The axla element type: i1 is pred, signless integers are signed, index is s64."""
+    """The element type of axla, None if there is none: i1 is pred, signless integers are signed, index is
+    s64.
+    """
     name = ""
     if isinstance(element, IntegerType):
         name = "pred" if element.width == 1 else f"{'u' if element.sign == 'u' else 's'}{element.width}"
@@ -163,25 +172,25 @@ def dtype_of(element: Type) -> dtypes.DType | None:
 
 
 def tensor(type_: Type) -> TensorType:
-    """A type that must be a tensor type; VerifyError for another one."""
+    """Returns a type that is a tensor type; raises VerifyError for any other type."""
     if not isinstance(type_, TensorType):
         raise VerifyError(f"a tensor is wanted, found {type_}")
     return type_
 
 
 def stored(element: Type) -> dtypes.DType:
-    """The NumPy type that stores elements (for a quantized type its storage type); ValueError when there is
-    none.
+    """The element type that stores elements in NumPy arrays (for a quantized type its storage type). Raises
+    ValueError if there is none.
     """
     element = element.storage if isinstance(element, QuantizedType) else element
     found = dtype_of(element)
     if found is None:
-        raise ValueError(f"there is no array of elements of the type {element}")
+        raise ValueError(f"an array cannot have elements of the type {element}")
     return found
 
 
 CALL = "axla.custom_call"
-"""The attribute of custom calls with what HLO says of them and StableHLO does not."""
+"""The attribute of custom calls with the facts that HLO has and StableHLO does not have."""
 OP = "axla.op."
 """The prefix of the targets of custom calls that stand for ops which StableHLO does not have."""
 
@@ -190,7 +199,7 @@ OP = "axla.op."
 
 
 class Unit(Enum):
-    """The attribute without a value: `unit`."""
+    """The attribute without a value, `unit`."""
 
     UNIT = "unit"
 
@@ -200,14 +209,14 @@ UNIT = Unit.UNIT
 
 @dataclass(frozen=True, slots=True)
 class IntegerAttr:
-    """An integer with its type: `1 : i64`."""
+    """An integer attribute, such as `1 : i64`."""
 
     value: int
     type: Type  # IntegerType or IndexType
 
 
 def integer_of(value: int, kind: IntegerType | IndexType) -> IntegerAttr | bool:
-    """The attribute for an integer, or for its bits: 255 : i8 is -1. For i1 a bool."""
+    """The attribute for an integer, or for its bits: 255 : i8 is -1. For i1 it is a bool."""
     width, sign = (kind.width, kind.sign) if isinstance(kind, IntegerType) else (64, "")
     if width == 1 and not sign:
         return bool(value)
@@ -216,7 +225,9 @@ def integer_of(value: int, kind: IntegerType | IndexType) -> IntegerAttr | bool:
 
 @dataclass(frozen=True, slots=True)
 class FloatAttr:
-    """`value` is a NumPy scalar or 0-d array of the type's own format, so that all bits are kept."""
+    """A float attribute. `value` is a NumPy scalar or 0-d array in the format of the type, so that all bits
+    are kept.
+    """
 
     value: Any
     type: FloatType
@@ -224,7 +235,7 @@ class FloatAttr:
 
 @dataclass(frozen=True, slots=True)
 class SymbolRef:
-    """`@root::@nested`."""
+    """A reference to a symbol, `@root::@nested`."""
 
     root: str
     nested: tuple[str, ...] = ()
@@ -232,7 +243,7 @@ class SymbolRef:
 
 @dataclass(frozen=True, slots=True)
 class DenseArray:
-    """`array<i64: 1, 2>`; element values are bool, int or float."""
+    """A dense array attribute, such as `array<i64: 1, 2>`. The values are bool, int or float."""
 
     element: Type
     values: tuple[Any, ...]
@@ -240,8 +251,8 @@ class DenseArray:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DenseElements:
-    """`dense<...> : tensor<...>`. `values` has the tensor's shape, or () for a splat; its NumPy type is that
-    of the elements (the storage type for a quantized type).
+    """A dense attribute, `dense<...> : tensor<...>`. `values` has the tensor's shape, or () for a splat; its
+    NumPy type is that of the elements (the storage type for a quantized type).
     """
 
     type: TensorType
@@ -250,7 +261,7 @@ class DenseElements:
 
 @dataclass(frozen=True, slots=True)
 class DenseStrings:
-    """`dense<["a", "b"]> : tensor<2x!tf.string>`."""
+    """A dense attribute of strings, such as `dense<["a", "b"]> : tensor<2x!tf.string>`."""
 
     type: TensorType
     values: tuple[str, ...]
@@ -258,7 +269,9 @@ class DenseStrings:
 
 @dataclass(frozen=True, slots=True)
 class DenseResource:
-    """`dense_resource<name> : tensor<...>`: the blob is in the file's resources under `name`."""
+    """A dense attribute whose elements are in the blob `name` of the file's resources: `dense_resource<name>
+    : tensor<...>`.
+    """
 
     name: str
     type: TensorType
@@ -266,7 +279,9 @@ class DenseResource:
 
 @dataclass(frozen=True, slots=True)
 class EnumAttr:
-    """`#stablehlo<comparison_direction LT>`: mnemonic "comparison_direction", value "LT"."""
+    """A value of an enumeration: `#stablehlo<comparison_direction LT>` has the mnemonic
+    "comparison_direction" and the value "LT".
+    """
 
     mnemonic: str
     value: str
@@ -275,10 +290,9 @@ class EnumAttr:
 
 @dataclass(frozen=True, slots=True)
 class StructAttr:
-    """A structured attribute of StableHLO by mnemonic: dot, gather, scatter, conv, channel_handle, bounds...
-
-    `fields` has every parameter by its name in StableHLO's attribute definitions; dimension lists are tuples
-    of int, `bounds` has None for `?`.
+    """A structured attribute of StableHLO, whose mnemonic is dot, gather, scatter, conv, channel_handle,
+    bounds... `fields` has every parameter by its name in StableHLO's attribute definitions; dimension lists
+    are tuples of int, `bounds` has None for `?`.
     """
 
     mnemonic: str
@@ -300,7 +314,7 @@ Attribute = Any  # one of the above, bool, str, tuple, dict or a Type
 
 @dataclass(frozen=True, slots=True)
 class FileLocation:
-    """`loc("file":line:column)`."""
+    """A position in a file, `loc("file":line:column)`."""
 
     file: str
     line: int
@@ -309,7 +323,7 @@ class FileLocation:
 
 @dataclass(frozen=True, slots=True)
 class NameLocation:
-    """`loc("name"(child))`."""
+    """A name, with a location inside it: `loc("name"(child))`."""
 
     name: str
     child: Location | None = None
@@ -317,7 +331,7 @@ class NameLocation:
 
 @dataclass(frozen=True, slots=True)
 class CallSiteLocation:
-    """`loc(callsite(callee at caller))`."""
+    """A location of a callee and its caller, `loc(callsite(callee at caller))`."""
 
     callee: Location
     caller: Location
@@ -325,7 +339,7 @@ class CallSiteLocation:
 
 @dataclass(frozen=True, slots=True)
 class FusedLocation:
-    """`loc(fused<metadata>[parts])`."""
+    """Several locations together, `loc(fused<metadata>[parts])`."""
 
     parts: tuple[Location, ...]
     metadata: Any = None
@@ -337,7 +351,9 @@ Location = FileLocation | NameLocation | CallSiteLocation | FusedLocation
 
 
 class Value:
-    """A result of an operation or an argument of a block: `owner` and its `index` among those."""
+    """A result of an operation, or an argument of a block: `owner` is that operation or block, `index` the
+    number of the result or argument.
+    """
 
     __slots__ = ("type", "owner", "index")
 
@@ -351,8 +367,8 @@ class Value:
 
 
 class Operation:
-    """`position` is that in the source (line, column; (0, 0) for bytecode), for error messages; `location` is
-    the origin recorded in the source.
+    """An operation with its operands, results, attributes and regions. `position` is its (line, column) in a
+    text, for error messages, or (0, 0) in bytecode; `location` is the origin that the source records for it.
     """
 
     __slots__ = ("name", "operands", "results", "attributes", "regions", "location", "position")
@@ -372,16 +388,16 @@ class Operation:
 
     @property
     def blocks(self) -> list[Block]:
-        """The blocks of all its regions."""
+        """The blocks of all regions of the operation."""
         return [block for region in self.regions for block in region.blocks] if self.regions else []
 
     @property
     def body(self) -> Block | None:
-        """The only block of its only region."""
+        """The only block of the only region; None if there is not exactly one."""
         return self.blocks[0] if len(self.regions) == len(self.blocks) == 1 else None
 
     def walk(self) -> Iterator[Operation]:
-        """The operation and all operations inside it."""
+        """Yields the operation and all operations inside it."""
         stack: list[Operation] = [self]
         while stack:
             found = stack.pop()
@@ -402,7 +418,7 @@ class Operation:
 
 
 class Block:
-    """A list of operations with arguments."""
+    """A list of operations, and the arguments of the block."""
 
     __slots__ = ("arguments", "operations", "locations")
 
@@ -412,7 +428,7 @@ class Block:
     ):  # fmt: skip
         self.arguments = [Value(t, self, i) for i, t in enumerate(argument_types)]
         self.operations = [] if operations is None else operations
-        self.locations = locations  # of the arguments, or None
+        self.locations = locations  # the locations of the arguments, or None
 
     @property
     def terminator(self) -> Operation:
@@ -425,7 +441,7 @@ class Block:
 
 @dataclass(slots=True)
 class Region:
-    """The blocks that belong to an operation."""
+    """The blocks of one region of an operation."""
 
     blocks: list[Block] = field(default_factory=list)
 
@@ -436,8 +452,8 @@ class Source:
 
     module: Operation
     resources: dict[str, bytes] = field(default_factory=dict)
-    text: str = ""  # of a text source, for messages
-    version: str = ""  # producer or VHLO version of an artifact
+    text: str = ""  # the text, if it was read from text, for messages
+    version: str = ""  # the producer or VHLO version of an artifact
 
     @property
     def body(self) -> list[Operation]:
@@ -445,12 +461,12 @@ class Source:
         return self.module.regions[0].blocks[0].operations
 
     def with_body(self, operations: list[Operation]) -> Source:
-        """The source with other operations in its module."""
+        """A copy of the source with other operations in its module."""
         return replace(self, module=self.module.with_regions([Region([Block(operations=operations)])]))
 
     def parts(self) -> list[Source]:
-        """The programs of a file: each nested module is one; operations outside of nested modules form
-        another.
+        """The programs of a file. Each nested module is a program; operations outside of nested modules form
+        another one.
         """
         modules = [op for op in self.body if op.name == "builtin.module"]
         alone = not modules or any(op.name == "func.func" for op in self.body)

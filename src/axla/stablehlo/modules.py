@@ -1,6 +1,4 @@
-"""Converts sources to modules: quantized types and given sizes are rewritten first, then the source is
-imported.
-"""
+"""Converts sources to modules: first rewrites open sizes and quantized types, then imports the source."""
 
 from __future__ import annotations
 
@@ -20,7 +18,9 @@ from axla.stablehlo.text import print_source, type_text
 
 
 def entry_of(source: mlir.Source, entry: str = "") -> str:
-    """The name of a program's entry function: `main`, or the only function."""
+    """The name of a program's entry function: `entry` if it is given, else `main`, or the only function.
+    Raises InvalidArgument if there is no such function.
+    """
     names = functions_of(source)
     if not entry:
         entry = "main" if "main" in names or len(names) != 1 else next(iter(names))
@@ -33,10 +33,10 @@ def import_source(
     source: mlir.Source, entry: str = "", *, arg_types: Sequence[Any] | None = None,
     dim_args: Sequence[int] | None = None,
 ) -> Module:  # fmt: skip
-    """The module for a source, with the function `entry` (by default `main`, or the only one) as entry, for
-    arguments of the given types and with the values that `specialize` takes.
+    """Converts a source to a module. `entry` is the entry function, by default `main` or the only one;
+    `arg_types` and `dim_args` are the types and values of its arguments, as `specialize` takes them.
 
-    Raises VerifyError for a program that breaks a rule, UnsupportedError for one that HLO cannot express,
+    Raises VerifyError for a program that breaks a rule, and UnsupportedError for one that HLO cannot express,
     both with the operation and its position.
     """
     entry = entry_of(source, entry)
@@ -46,20 +46,20 @@ def import_source(
 
 
 def type_of(source: mlir.Source, entry: str) -> mlir.FunctionType:
-    """The type of a function; one without a type has no arguments and results."""
+    """The type of a function; without a type, a function has no arguments and results."""
     function = functions_of(source).get(entry)
     type_ = function.attributes.get("function_type") if function is not None else None
     return type_ if isinstance(type_, mlir.FunctionType) else mlir.FunctionType((), ())
 
 
 def is_symbolic(source: mlir.Source, entry: str) -> bool:
-    """Whether the type of a function has open sizes, which must be given to compile it."""
+    """Whether the type of a function has open sizes, which compilation needs."""
     type_ = type_of(source, entry)
     return any(map(is_open, (*type_.inputs, *type_.results)))
 
 
 def example(type_: mlir.Type) -> str:
-    """An example type for messages: one that could be given for a type with open sizes."""
+    """The text of an example for messages: the type with 2 in place of open sizes."""
     if isinstance(type_, mlir.TensorType):
         sizes = (2,) if type_.shape is None else tuple(2 if d is None else d for d in type_.shape)
         type_ = mlir.TensorType(sizes, type_.element)
@@ -69,7 +69,8 @@ def example(type_: mlir.Type) -> str:
 class DynamicModule(Module):
     """A program with unknown sizes: `axla.compile(module, arg_types=...)` provides them.
 
-    It has no computations; asking for them raises an error that says so. The source is not changed.
+    It has no computations; a use of them raises an error that names the unknown sizes. The source is not
+    changed.
     """
 
     __slots__ = ("source", "entry_name")
@@ -85,10 +86,10 @@ class DynamicModule(Module):
         raise InvalidArgument(f"the sizes of {self.signature} are not known: {self.wanted()}")
 
     def wanted(self) -> str:
-        """A message: which sizes are open, and how to provide them."""
+        """A message with the open sizes, and how to provide them."""
         type_ = type_of(self.source, self.entry_name)
         names = [f"argument {n} is {type_text(t)}" for n, t in enumerate(type_.inputs) if is_open(t)]
-        if not names:  # they are computed from arguments
+        if not names:  # only sizes of results are open
             names = [f"result {n} is {type_text(t)}" for n, t in enumerate(type_.results) if is_open(t)]
             return (
                 f"{', '.join(names)}; give the first arguments as dim_args=[...] to axla.compile or "
@@ -109,7 +110,7 @@ class DynamicModule(Module):
     def specialize(
         self, arg_types: Sequence[Any] | None = None, dim_args: Sequence[int] | None = None
     ) -> Module:
-        """The module for certain types; arguments as for `specialize`."""
+        """Returns the module for certain types and values of arguments; see the function `specialize`."""
         return import_source(self.source, self.entry_name, arg_types=arg_types, dim_args=dim_args)
 
     def to_string(self, **options: Any) -> str:

@@ -9,13 +9,13 @@ from axla.core.dataclass import dataclass
 from axla.ir.graph import Module
 
 NAMES = "axla.names"
-"""The frontend attribute of a module with the names of its arguments and results: JSON."""
+"""The frontend attribute of a module with the names of its arguments and results, as JSON."""
 
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """The paths of a program's leaves in the function's pytrees: `params['dense1']['kernel']`,
-    `result['logits']`.
+    """The paths of a program's leaves in the pytrees of the function's arguments and results, such as
+    `params['dense1']['kernel']` and `result['logits']`.
     """
 
     arguments: tuple[str, ...]
@@ -28,7 +28,7 @@ class Names:
 
 
 def names_in(module: Module) -> Names | None:
-    """The names stored in a module; None where there are none, or they are malformed."""
+    """The names that a module stores; None if it has none, or malformed ones."""
     text = dict(module.config.frontend_attributes).get(NAMES)
     try:
         found = json.loads(text or "")
@@ -41,7 +41,7 @@ def names_in(module: Module) -> Names | None:
 
 
 def result_names(infos: Sequence[object]) -> tuple[str, ...]:
-    """Paths of results from JAX's `jax.result_info`: `result['y']`, or `['y']` in older versions; None unless
+    """The paths of results in JAX's `jax.result_info`: `result['y']`, or `['y']` in older versions. () unless
     every result has one.
     """
     found = [i if i.startswith("result") else f"result{i}" for i in infos if isinstance(i, str)]

@@ -1,11 +1,11 @@
-"""The operations of StableHLO and CHLO, of check and debugging dialects, and others that are passed through:
-a record for each, in the notation of `importers/records.py`.
+"""The operations of StableHLO and CHLO, of the dialects for checks and debugging, and of others that are only
+carried along: a record for each, in the notation of `importers/records.py`.
 
-Kinds of operands are letters (`verify/kinds.py`), kinds of attributes are words (`verify/attributes.py`), or
-`#mnemonic` for a structure, which counts as as many inputs as it has fields. Rules are words of
-`verify/agreement.py`, with the operands and results that they concern in brackets, or relations
-(`verify/relations.py`); `&name` stands for those that several records share. Defaults and versions are
-VHLO's. Pieces of a short form:
+Kinds of operands are letters (`verify/kinds.py`). Kinds of attributes are words (`verify/attributes.py`), or
+`#mnemonic` for a structure, which counts as many inputs as it has fields. Rules are words of
+`verify/agreement.py`, with the operands and results that they concern in parentheses, or relations
+(`verify/relations.py`); `&name` stands for rules that several records share. Defaults and versions are those
+of VHLO. A short form consists of:
 
     %   an operand                  %*  operands with commas between, maybe none
     %,  operands, each with a comma after it            (%*)  operands in parentheses
@@ -13,7 +13,7 @@ VHLO's. Pieces of a short form:
     name:kind  an attribute; the kinds are those of `text/assembly.ATTRIBUTES`, enumerations among them
     @types     types of operands and results; see `text/draft.TYPES`
     <part>     a special part; see `text/assembly.PARTS`
-    (? ... | ... ?)  pieces, or others (or none), recognised by the first one
+    (? ... | ... ?)  alternatives, or an optional sequence; the first element of each decides
 
 Anything else is literal text.
 """
@@ -446,7 +446,7 @@ _SHARED = {
   shape(rhs)[kernel_output_feature_dimension]%feature_group_count==0/c16
   shape(rhs)[kernel_input_feature_dimension]*feature_group_count==shape(lhs)[input_feature_dimension]/c14""",
 }
-"""Rules of several operations: a record says `&padding`."""
+"""The rules that several operations share, by the names that records use: `&padding`."""
 
 
 def _width(kind: str) -> int:
@@ -464,4 +464,6 @@ def _read() -> dict[str, Record]:
 OPERATIONS = _read()
 """Every operation, by its full name."""
 CUSTOM_CALL = read_records("stablehlo", _CALL, _width)["stablehlo.custom_call"]
-"""The attribute of custom calls with what HLO says of them and StableHLO does not, as an operation."""
+"""The record of the attribute CALL of custom calls, which has the facts that HLO has and StableHLO does not
+have.
+"""

@@ -1,4 +1,6 @@
-"""Reads attributes of operations as values of the expected kind; VerifyError for other kinds."""
+"""Reads attributes of operations as Python values of the expected kind; raises VerifyError for other
+kinds.
+"""
 
 from __future__ import annotations
 
@@ -15,12 +17,14 @@ from axla.stablehlo.text.printer import type_text
 REQUIRED: Any = object()
 T = TypeVar("T")
 Said = mlir.Operation | dict[str, Any]
-"""A source of attributes: an operation, or its attributes, or the fields of a structure."""
-LONGEST = 4096  # of a list that a file does not write out: many operations can have the same one
+"""A source of attributes: an operation, its attributes, or the fields of a structure."""
+LONGEST = 4096  # the most elements of a list that a file writes as a splat: many operations can have it
 
 
 def reject(said: Said, name: str, wanted: str) -> NoReturn:
-    """Raises VerifyError: an attribute is missing, or of the wrong kind."""
+    """Raises VerifyError for an attribute that is missing or of the wrong kind; `wanted` describes the right
+    kind.
+    """
     found = _attributes(said).get(name, REQUIRED)
     what = "there is none" if found is REQUIRED else f"found {str(found)[:100]}"
     raise VerifyError(f"the attribute {name} must be {wanted}; {what}")
@@ -31,8 +35,8 @@ def _attributes(said: Said) -> dict[str, Any]:
 
 
 def _reader(wanted: str, as_wanted: Callable[[Any], T | None], usual: Any = REQUIRED) -> Callable[..., T]:
-    """A function that reads an attribute of an operation, or a field of a structure, by `as_wanted`, which
-    returns None for a wrong kind. A missing attribute gives the default.
+    """Returns a function that reads an attribute of an operation, or a field of a structure. `as_wanted`
+    converts the attribute, and returns None for a wrong kind. `usual` is the default for a missing attribute.
     """
 
     def read(said: Said, name: str, default: Any = usual) -> T:
@@ -77,7 +81,7 @@ dictionary: Callable[..., dict[str, Any]] = _reader(
 
 
 def as_integers(attribute: Any) -> tuple[int, ...] | None:
-    """A list of integers in any of its representations; None for anything else."""
+    """A list of integers as a tuple, from any of its representations; None for anything else."""
     if isinstance(attribute, mlir.DenseArray):
         values = attribute.values
     elif isinstance(attribute, mlir.DenseElements):
@@ -93,11 +97,11 @@ def as_integers(attribute: Any) -> tuple[int, ...] | None:
 
 
 def elements(attribute: mlir.DenseElements) -> np.ndarray:
-    """All elements of a dense attribute, with splats expanded."""
+    """All elements of a dense attribute; a splat is expanded. Raises VerifyError if that is too large."""
     shape = tuple([d or 0 for d in attribute.type.shape or ()])
     if attribute.values.shape == shape and attribute.values.size:
         return attribute.values
-    if max(math.prod(shape), *shape, 0) > LONGEST:  # rows without elements are rows
+    if max(math.prod(shape), *shape, 0) > LONGEST:  # rows without elements count, too
         raise VerifyError(f"{type_text(attribute.type)} as a list: at most {LONGEST} elements can be a splat")
     return np.broadcast_to(attribute.values, shape)
 
@@ -113,11 +117,11 @@ def _rows(attribute: Any) -> list[list[int]] | None:
 
 integers = _reader("a list of integers", as_integers)
 matrix = _reader("rows of integers", _rows)
-"""Padding, replica groups, pairs."""
+"""Reads rows of integers: padding, replica groups, source-target pairs."""
 
 
 def structure(said: Said, name: str, mnemonic: str, default: Any = REQUIRED) -> dict[str, Any]:
-    """The fields of a structured attribute, which can be read like attributes."""
+    """The fields of a structured attribute; they can be read like attributes."""
     found = _attributes(said).get(name)
     if found is None and default is not REQUIRED:
         return default

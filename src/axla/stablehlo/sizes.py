@@ -16,7 +16,9 @@ def _bounded(compute: Callable[[int, int], int]) -> Callable[[int, int], int]:
 
 
 class Bounded(int):
-    """The upper bound of a size that is known only at run time. Sizes computed from it are bounds too."""
+    """The upper bound of a size that is known only at run time. Sizes that are computed from it are bounds,
+    too.
+    """
 
     __add__ = __radd__ = _bounded(operator.add)
     __mul__ = __rmul__ = _bounded(operator.mul)
@@ -27,10 +29,10 @@ UNKNOWN = (
     "depends on what is known only when the program runs; give the types of the arguments (arg_types) and "
     "the values of sizes (dim_args)"
 )
-"""The part of messages about sizes that the caller has to give."""
+"""The end of messages about sizes that the caller has to provide."""
 
 Sizes = tuple[int | None, ...]
-"""Of each dimension a number, a Bounded, or None for `?`."""
+"""The size of each dimension: a number, a Bounded, or None for `?`."""
 
 
 def bounds_of(type_: mlir.TensorType) -> tuple[int | None, ...]:
@@ -41,7 +43,7 @@ def bounds_of(type_: mlir.TensorType) -> tuple[int | None, ...]:
 
 
 def is_open(type_: mlir.Type) -> bool:
-    """Whether a size is neither known nor bounded."""
+    """Whether a type has a size that is neither known nor bounded."""
     if isinstance(type_, mlir.TensorType):
         if type_.shape is None:
             return True
@@ -52,7 +54,7 @@ def is_open(type_: mlir.Type) -> bool:
 
 
 def sizes_of(type_: mlir.Type) -> Sizes:
-    """The sizes of a tensor; () for other types."""
+    """The sizes of a tensor; () for other types. Raises UnsupportedError for an unranked tensor."""
     if not isinstance(type_, mlir.TensorType):
         return ()
     if type_.shape is None:
@@ -65,22 +67,24 @@ def sizes_of(type_: mlir.Type) -> Sizes:
 
 
 def refined(written: mlir.Type, sizes: Sequence[int | None]) -> mlir.TensorType:
-    """The written type with `?` replaced by known sizes; VerifyError where they contradict it."""
+    """The written type with known sizes in place of `?`. Raises VerifyError if the sizes contradict the
+    written type, and UnsupportedError if a size stays unknown.
+    """
     if not isinstance(written, mlir.TensorType):
         raise VerifyError(f"a tensor is wanted, found {type_text(written)}")
     said = sizes_of(written) if written.shape is not None else (None,) * len(sizes)
     text = "x".join("?" if d is None else f"<={d}" if isinstance(d, Bounded) else str(d) for d in sizes)
     if len(said) != len(sizes):
-        raise VerifyError(f"the sizes [{text}] follow, {type_text(written)} is written")
+        raise VerifyError(f"sizes [{text}] are inferred, but {type_text(written)} is written")
     found: list[int | None] = []
     for wanted, size in zip(said, sizes, strict=True):
         if wanted is not None:
             exact = not isinstance(wanted, Bounded) and not isinstance(size, Bounded)
             if size is not None and size != wanted and exact:
-                raise VerifyError(f"the sizes [{text}] follow, {type_text(written)} is written")
+                raise VerifyError(f"sizes [{text}] are inferred, but {type_text(written)} is written")
             size = wanted
         if size is not None and size < 0:
-            raise VerifyError(f"the sizes [{text}] follow, none can be negative")
+            raise VerifyError(f"the inferred sizes are [{text}], but no size can be negative")
         found.append(size)
     if None in found:
         raise UnsupportedError(f"size {found.index(None)} of {type_text(written)} {UNKNOWN}")
@@ -88,7 +92,7 @@ def refined(written: mlir.Type, sizes: Sequence[int | None]) -> mlir.TensorType:
 
 
 def with_sizes(type_: mlir.TensorType, sizes: Sequence[int | None]) -> mlir.TensorType:
-    """The type with other sizes; its encoding is kept unless it consists of bounds."""
+    """The type with other sizes; its encoding is kept unless that consists of bounds."""
     encoding = type_.encoding
     if isinstance(encoding, mlir.StructAttr) and encoding.mnemonic == "bounds":
         encoding = None
@@ -100,11 +104,11 @@ def with_sizes(type_: mlir.TensorType, sizes: Sequence[int | None]) -> mlir.Tens
 
 
 def refined_type(written: mlir.Type, given: mlir.Type) -> mlir.Type:
-    """The given type, which must be the written one with known sizes."""
+    """The given type, if it is the written one with known sizes; else raises VerifyError."""
     if isinstance(written, mlir.TensorType) and isinstance(given, mlir.TensorType):
         if written.element != given.element:
-            raise VerifyError(f"the type is {type_text(given)}, but {type_text(written)} is written")
+            raise VerifyError(f"the type is {type_text(given)}, but the written type is {type_text(written)}")
         return refined(written, sizes_of(given)) if given.shape is not None else written
     if type(written) is not type(given) or (written != given and not is_open(written)):
-        raise VerifyError(f"the type is {type_text(given)}, but {type_text(written)} is written")
+        raise VerifyError(f"the type is {type_text(given)}, but the written type is {type_text(written)}")
     return given

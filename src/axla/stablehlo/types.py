@@ -1,4 +1,4 @@
-"""Conversion between MLIR types and constants and shapes and literals."""
+"""Converts MLIR types and constants to shapes and literals, and the reverse."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ from axla.stablehlo.text.printer import type_text
 
 
 def element_type(type_: mlir.Type) -> DType:
-    """The element type of HLO: i1 is pred, signless integers are signed, index is s64."""
+    """The HLO element type of an MLIR type: i1 is pred, signless integers are signed, index is s64. Raises
+    UnsupportedError if HLO has none.
+    """
     if isinstance(type_, mlir.QuantizedType):
         raise UnsupportedError("quantized types have to be rewritten before a program is imported")
     found = mlir.dtype_of(type_)
@@ -28,7 +30,7 @@ def element_type(type_: mlir.Type) -> DType:
 
 
 def shape_of(type_: mlir.Type) -> AnyShape:
-    """The shape of a value."""
+    """The HLO shape of an MLIR type."""
     if isinstance(type_, mlir.TensorType):
         return tensor_shape(type_)
     if isinstance(type_, mlir.TokenType):
@@ -41,7 +43,7 @@ def shape_of(type_: mlir.Type) -> AnyShape:
 
 
 def tensor_shape(type_: mlir.TensorType) -> Shape:
-    """The HLO shape of a tensor type; UnsupportedError where a size is unknown."""
+    """The HLO shape of a tensor type; raises UnsupportedError if a size is unknown."""
     sizes = sizes_of(type_)
     known = [int(size) for size in sizes if size is not None]
     if len(known) != len(sizes):
@@ -51,7 +53,7 @@ def tensor_shape(type_: mlir.TensorType) -> Shape:
 
 
 def literal_of(attribute: mlir.Attribute, resources: dict[str, bytes]) -> Literal:
-    """The value of a constant as a literal. A splat is a scalar."""
+    """Converts the value of a constant to a literal. A splat becomes a scalar."""
     if isinstance(attribute, mlir.DenseElements):
         dtype = tensor_shape(attribute.type).dtype
         values = attribute.values
@@ -88,7 +90,7 @@ def _resource(name: str, shape: Shape, resources: dict[str, bytes]) -> np.ndarra
 
 @cache
 def element_of(dtype: DType) -> mlir.Type:
-    """The MLIR element type: pred is i1, signed integers are signless."""
+    """The MLIR element type of an HLO one: pred is i1, signed integers are signless."""
     if dtype.is_pred:
         return mlir.IntegerType(1)
     if dtype.is_integer:
@@ -120,7 +122,7 @@ def type_of(shape: AnyShape) -> mlir.Type:
 
 
 def dense_of(literal: Literal) -> mlir.DenseElements:
-    """A literal as an attribute; if all elements are equal, a splat."""
+    """Converts a literal to a dense attribute; if all elements are equal, to a splat."""
     values = literal.array
     if values.size > 1 and literal.is_uniform():
         values = values.reshape(-1)[0:1].reshape(())

@@ -128,8 +128,7 @@ class _Search:
             return self.only_sometimes()
         if self.failure.kind == "slow":
             return self.slow()
-        elsewhere = self.elsewhere()
-        if elsewhere is not None:
+        if elsewhere := self.elsewhere():
             return elsewhere
         alone = self.ask("one thread", question.but(threads=1))
         if not alone.failed:
@@ -181,16 +180,16 @@ class _Search:
             how = "the number of threads" if each else "chance: runs differ"
             self.failure = Outcome("differs", f"the bits of results depend on {how}")
             return self.threads("threads" if each else "runs")
+        if planned := self.plan():
+            return planned
         self.failure = Outcome("differs", "ranges of a parallel loop depend on each other")
-        racing = self.racing("threads")
-        if racing is not None:
+        if racing := self.racing("threads"):
             return racing
         return Verdict("none", outcome=right, evidence=(f"{right}; with caches, and {THREADS} threads, too",))
 
     def threads(self, what: str) -> Verdict:
         """The kernel that depends on the number of threads, or on chance."""
-        racing = self.racing(what)
-        if racing is not None:
+        if racing := self.racing(what):
             return racing
         self.evidence.append("every kernel alone gives equal bits: what they run in is at fault")
         return self.found("threads")
@@ -296,14 +295,10 @@ class _Search:
         """The change made by the wrong firing, or run: a diff of modules."""
         before = question.but(limit=limit - 1) if right is None else question.but(limit=limit, fuel=right)
         after = question.but(limit=limit, fuel=wrong)
-        try:
-            one, other = (
-                self.call("the change", work.text_before_required, self.text, q, limit)
-                for q in (before, after)
-            )
-        except (Ended, AxlaError):
-            return ""
-        return diff(one, other)
+        one, other = (
+            self.tried("", "the change", work.text_before_required, self.text, q) for q in (before, after)
+        )
+        return diff(one, other) if one and other else ""
 
     # -- code ---------------------------------------------------------------------------------------------
 
@@ -326,10 +321,8 @@ class _Search:
             if outcome.failed:
                 return self.kernel(piece, names, outcome, "kernel")
         self.evidence.append("every kernel alone is right")
-        problem = self.asked("the plan of memory", work.program_problem)
-        if problem:
-            self.evidence.append(f"the verifier of programs: {problem}")
-            return self.found("memory", problem.partition("\n")[0])
+        if planned := self.plan():
+            return planned
         copied = self.tried(self.failure, "copies everywhere", work.copied_outcome, self.text, self.question)
         suspect, run = self.suspect()
         if not copied.failed:
@@ -341,11 +334,18 @@ class _Search:
             )
         return self.found("memory" if run else "runtime", run, instruction=suspect)
 
-    def asked(self, what: str, function: Callable[[str, Question], str]) -> str:
+    def plan(self) -> Verdict | None:
+        """The verdict that the verifier of programs objects to the plan of memory; None where it does not."""
         try:
-            return self.call(what, function, self.text, self.question)
-        except (Ended, AxlaError) as error:
-            return str(error)
+            problem = self.call("the plan of memory", work.program_problem, self.text, self.question)
+        except AxlaError as error:
+            problem = str(error)
+        if not problem:
+            return None
+        if not self.failure.failed:
+            self.failure = Outcome("error", "results are right, by chance")
+        self.evidence.append(f"the verifier of programs: {problem}")
+        return self.found("memory", problem.partition("\n")[0])
 
     def suspect(self) -> tuple[str, str]:
         """The optional pass with which the failure begins: its last firing, and its name."""
@@ -375,8 +375,9 @@ class _Search:
         if piece.opcode.startswith(COLLECTIVES):
             return self.found("collective", piece.opcode, instruction=_line(piece))
         inside = ""
-        if outcome.kind == "differs" and culprit == "kernel":
-            inside = self.tried("", f"inside of %{piece.name}", work.inner_outcomes, piece, self.question)
+        if outcome.kind in ("differs", "crash") and culprit == "kernel":
+            inside = self.tried(None, f"inside of %{piece.name}", work.inner_outcomes, piece, self.question)
+            inside = self.trials.last_stage if inside is None else inside  # where the process ended
         name = ", ".join(f"{k.name}, a {k.kind} kernel" for k in names) or "code in registers"
         return self.found(
             culprit, name, instruction=inside or _line(piece), change=piece.text,

@@ -33,6 +33,7 @@ from axla.passes.steps import Pass
 from axla.program.packed import Packed
 from axla.tools.apart import stage
 from axla.tools.ranges import run_apart
+from axla.tools.shrink import renumbered
 from axla.tools.trial import (
     Limit,
     Outcome,
@@ -112,34 +113,27 @@ def runs_of(text: str, question: Question) -> list[PassRun]:
     return _optimized(text, question)[2]
 
 
-class _Snapshot(Recorder):
-    """Keeps the text of the module after a number of pass runs."""
+class _Snapshot(Limit):
+    """Keeps the text of the module after the runs of passes that are allowed."""
 
-    def __init__(self, limit: int | None, fuel: int | None, at: int) -> None:
-        super().__init__(limit, fuel)
-        self.at, self.text = at, ""
-
-    def wants(self, step: Pass, module: Module, session: rewrite.RuleSession) -> bool:
-        if self.runs == self.at and not self.text:
-            self.text = module.to_string()
-        return super().wants(step, module, session)
+    text = ""
 
     def ran(self, step: Pass, module: Module, session: rewrite.RuleSession, changed: bool) -> None:
         super().ran(step, module, session, changed)
-        if self.runs == self.at:
+        if self.runs == self.limit:
             self.text = module.to_string()
 
 
-def text_before_required(text: str, question: Question, runs: int) -> str:
-    """The module after `runs` runs of the passes allowed by a question."""
+def text_before_required(text: str, question: Question) -> str:
+    """The module after the passes allowed by a question, before required ones that are left."""
     from axla.api import parse
     from axla.lowering.pipeline import optimize
 
     backend, options = backend_of(question.backend), CompileOptions()
-    limit = question.limit
-    snapshot = _Snapshot(limit, question.fuel, min(runs, runs if limit is None else limit))
+    work, snapshot = backend.work(parse(text), options), _Snapshot(question.limit, question.fuel)
+    snapshot.text = work.to_string()
     with flags.override(**dict(question.flags)), driver.observed(snapshot):
-        optimize(backend.work(parse(text), options), backend.target(options))
+        optimize(work, backend.target(options))
     return snapshot.text
 
 
@@ -450,10 +444,12 @@ def inner_outcomes(piece: ModulePiece, question: Question) -> str:
         value = next(i for i in inside.instructions if i.name == name)
         if value is inside.root or isinstance(value.shape, TupleShape):
             continue
+        stage(repr(value))
         inside.set_root(value)
         for other in reversed(post_order(inside)):
-            if not other.users and other is not value and not isinstance(other.op, Parameter):
+            if not other.users and other is not value:
                 inside.remove(other)
+        part.entry.set_operands(fusion, [fusion.operands[number] for number in renumbered(inside)])
         part.entry.set_op(fusion, fusion.op, value.shape)
         part.set_config(entry_layout=None)
         try:

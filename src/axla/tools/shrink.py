@@ -117,13 +117,21 @@ def outputs(module: Module) -> Iterator[Module]:
     if count == 1:
         copy, named = copy_of(module)
         copy.entry.set_root(named[root.operands[0].name])
+        aliases = [dataclasses.replace(a, output=a.output[1:]) for a in copy.config.aliases]
+        copy.set_config(aliases=tuple(aliases), entry_layout=None)
         yield copy
     for dropped in chunks(range(count)):
         if len(dropped) < count:
             copy, named = copy_of(module)
-            kept = [named[o.name] for k, o in enumerate(root.operands) if k not in dropped]
+            places = {k: n for n, k in enumerate(k for k in range(count) if k not in dropped)}
+            kept = [named[root.operands[k].name] for k in places]
             copy.entry.set_root(copy.entry.add(Tuple(), kept))
-            copy.set_config(aliases=(), entry_layout=None)
+            aliases = [
+                dataclasses.replace(a, output=(places[a.output[0]], *a.output[1:]))
+                for a in copy.config.aliases
+                if a.output[0] in places
+            ]
+            copy.set_config(aliases=tuple(aliases), entry_layout=None)
             yield copy
 
 
@@ -270,10 +278,25 @@ def parameters(module: Module) -> Iterator[Module]:
         copy, named = copy_of(module)
         for name in names:
             named[name].computation.remove(named[name])
-        for number, inst in enumerate(copy.entry.parameters):
-            copy.entry.set_op(inst, Parameter(inst.shape, number))
-        copy.set_config(aliases=(), buffer_donors=(), entry_layout=None)
+        numbers = {old: number for number, old in enumerate(renumbered(copy.entry))}
+        aliases = [
+            dataclasses.replace(a, parameter=numbers[a.parameter])
+            for a in copy.config.aliases
+            if a.parameter in numbers
+        ]
+        donors = [(numbers[n], index) for n, index in copy.config.buffer_donors if n in numbers]
+        copy.set_config(aliases=tuple(aliases), buffer_donors=tuple(donors), entry_layout=None)
         yield copy
+
+
+def renumbered(computation: Computation) -> list[int]:
+    """The numbers of parameters, which get new ones where some are gone."""
+    before: list[int] = []
+    for number, inst in enumerate(computation.parameters):
+        assert isinstance(inst.op, Parameter)
+        before.append(inst.op.parameter_number)
+        computation.set_op(inst, Parameter(inst.shape, number))
+    return before
 
 
 def carries(module: Module) -> Iterator[Module]:

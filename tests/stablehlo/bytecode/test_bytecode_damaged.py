@@ -127,7 +127,7 @@ def test_shapes_that_are_none():
     refused(with_attribute(blob(1, b""), types=[F32, tensor(-5)]), "negative sizes")
     refused(with_attribute(blob(1, bytes(4)), types=[F32, tensor(-(2**63))]), "dense elements of the type")
     refused(
-        with_attribute(blob(1, bytes(4)), types=[(VHLO, varints(22)), tensor(2)]), "a tensor of elements of"
+        with_attribute(blob(1, bytes(4)), types=[(VHLO, varints(22)), tensor(2)]), "a tensor with elements of"
     )
 
 
@@ -163,7 +163,7 @@ def test_counts_are_compared_with_what_is_left():
         refused(file([], [], varint(IF) + b"\x02" + varints(0, count), 1), f"{count} results")
         refused(file([], [], varint(IF) + b"\x04" + varints(0, count), 1), f"{count} operands")
         refused(file([], [], varint(IF) + b"\x10" + varints(0, count << 1), 1), f"{count} regions")
-    refused(file([], [], b"", 2**60), "ends in the middle|goes on after")
+    refused(file([], [], b"", 2**60), "ends too early|goes on after")
 
 
 def test_values_that_regions_claim():
@@ -189,14 +189,16 @@ def test_what_is_not_known():
     refused(b"", "no MLIR bytecode")
     refused(b"module {}", "no MLIR bytecode")
     refused(b"ML\xefR" + varint(6) + b"test\0", "no section 0")
-    refused(b"ML\xefR" + varint(6) + b"test", "ends in the middle")
+    refused(b"ML\xefR" + varint(6) + b"test", "ends too early")
     refused(file([], [], varint(CONSTANT) + b"\0" + varint(0), 1), "without the attribute value")
 
 
 def test_kinds_that_do_not_fit():
     refused(with_attribute((BUILTIN, varints(4, 0))), "instead of a string")
-    refused(with_attribute((BUILTIN, varints(8, 0)), types=[F32]), "an integer of the type")
-    refused(with_attribute((BUILTIN, varints(9, 0)), types=[(VHLO, varint(13))]), "a float of the type")
+    refused(with_attribute((BUILTIN, varints(8, 0)), types=[F32]), "an integer attribute of the type")
+    refused(
+        with_attribute((BUILTIN, varints(9, 0)), types=[(VHLO, varint(13))]), "a float attribute of the type"
+    )
     refused(with_attribute((BUILTIN, varints(1, 1, 0, 0))), "instead of a key")
     refused(with_attribute((BUILTIN, varints(14, 1, 1))), "contains itself")
     string = (BUILTIN, varints(2, 4))

@@ -240,7 +240,7 @@ LACKING = {
   b = f32[16,2] constant(0)
   m = u16[2,2] constant(0)
   ROOT d = f32[2,2] dot(a, b, m), lhs_contracting_dims={1}, rhs_contracting_dims={0}, sparsity=L.1@2:4""",
-    "scatter %s: a combiner of narrower elements": """
+    "scatter %s: a region that combines elements in a type that is not wider": """
   p = f32[9] constant(0)
   i = s32[1,1] constant(0)
   u = f32[1] constant(0)

@@ -181,7 +181,7 @@ def test_reduction_copies_a_constant_and_refuses_another_outer_value():
     )
     assert run(imported(text), np.arange(4, dtype=np.float32), np.float32(0))[0] == 5
     with pytest.raises(
-        UnsupportedError, match=r"stablehlo.minimum at line \d+, column \d+: its region uses a value"
+        UnsupportedError, match=r"stablehlo.minimum at line \d+, column \d+: its region uses an outer value"
     ):
         imported(reduction("%t = stablehlo.minimum %s, %b : tensor<f32>"))
 
@@ -409,7 +409,7 @@ def test_older_exporters_write_chlo_as_custom_calls():
         ),
         (
             '%0 = "stablehlo.abs"(%a) : (tensor<2xf32>) -> tensor<3xf32>\nreturn',
-            "%a: tensor<2xf32>", r"abs at line 2.*follows as f32\[2\], tensor<3xf32> is written",
+            "%a: tensor<2xf32>", r"abs at line 2.*result is f32\[2\], but the written type is tensor<3xf32>",
         ),
         (
             '%0 = "stablehlo.nothing"(%a) : (tensor<2xf32>) -> tensor<3xf32>\nreturn',

@@ -190,9 +190,9 @@ def test_groups_by_axes_of_a_mesh(mesh, axes, order, count):
     ("mesh", "axes", "said"),
     [
         ("@nowhere", X, "no mesh @nowhere"),
-        (MESH, '#stablehlo.axis_ref<name = "z">', "of the axes x, y"),
-        (MESH, f"{Y}, {FIRST}", "are different"),
-        (MESH, '#stablehlo.axis_ref<name = "y", sub_axis_info = (3)2>', "divide the axis y of 4"),
+        (MESH, '#stablehlo.axis_ref<name = "z">', "of the mesh axes x, y"),
+        (MESH, f"{Y}, {FIRST}", "axes must be different"),
+        (MESH, '#stablehlo.axis_ref<name = "y", sub_axis_info = (3)2>', "divide y of size 4"),
     ],
 )
 def test_axes_that_are_none(mesh, axes, said):

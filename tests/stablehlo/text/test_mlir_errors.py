@@ -29,7 +29,7 @@ ERRORS = {
     "%0 = stablehlo.absolute %a : tensor<2xf32>": ("absolute is unknown or has no short form", 2, 6),
     "frobnicate": ("expected an operation, found 'frobnicate'", 2, 1),
     '"x.y"()[^bb1] : () -> ()': ("successors", 2, 8),
-    '"x.y"(%a) : () -> ()': ("1 operands, but types of 0", 2, 1),
+    '"x.y"(%a) : () -> ()': ("1 operands, but 0 types", 2, 1),
     '"x.y"() {a = 1, a = 2} : () -> ()': ("attribute 'a' occurs twice", 2, 17),
     '"x.y"() <{a = 1}> {a = 2} : () -> ()': ("an attribute is given twice", 2, 19),
     '"x.y"() : () -> () loc(#nowhere)': ("location alias #nowhere is not defined", 2, 24),

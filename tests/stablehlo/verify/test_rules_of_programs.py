@@ -123,7 +123,7 @@ def test_a_right_program_is_left_alone(text):
 
 def test_parse_verifies_before_it_imports():
     text = f"func.func @main(%a: {F32}) -> {F32} {{ %0 = stablehlo.not %a : {F32} return %0 : {F32} }}"
-    with pytest.raises(VerifyError, match=r"^1:\d+: stablehlo.not: not_i1: operand operand is a tensor"):
+    with pytest.raises(VerifyError, match=r"^1:\d+: stablehlo.not: not_i1: operand operand must be a tensor"):
         axla.parse(text)
 
 

@@ -1,5 +1,4 @@
-"""The column emitter: reductions over leading or middle dimensions, [outer, reduced, inner] -> [outer,
-inner].
+"""Writes reductions over leading or middle dimensions, [outer, reduced, inner] -> [outer, inner].
 
 Lanes run along `inner`. A few rows are combined at a time, and partial results of the columns stay in the
 output (or in scratch memory) in between: memory is read in long contiguous stretches, and the partial results
@@ -51,7 +50,7 @@ def emit(k: KernelWriter, plan: ColumnPlan) -> None:
                 def add(e: Elements, column: AnyIndex, row: Index = row, rows: int = rows) -> None:
                     _accumulate(plan, e, reductions, partial, (outer, row, column), rows)
 
-                # Several rows are work enough for an iteration.
+                # With several rows, an iteration has enough work without unrolling.
                 vectors(k, space, low, high, add, once=True, copies=1 if rows > 1 else 4)
         _write(k, plan, (low, high), reductions, partial, outer)
 
@@ -136,7 +135,7 @@ class _Shared:
             number = Index(f, k.share.start(f.index(0), 1), limit=t.threads)
             place = number // t.columns, number % t.columns
             wanted = base_of(f, place[1] + block * t.columns)
-            # Threads beyond the last column read that one, and write nothing.
+            # Threads beyond the last column read the last column, and write nothing.
             column = Index(f, least(f, wanted, plan.inner - 1), limit=plan.inner)
             groups = self.accumulated(outer, column, piece, base_of(f, place[0]))
             is_last = f.icmp("slt", wanted, plan.inner)

@@ -1,4 +1,4 @@
-"""Direct convolution: register tiles of sums over the window and the input features.
+"""Writes direct convolutions: register tiles of sums over the window and the input features.
 
 The convolution has one of the forms of the pass `convolution-canonicalize`. A tile has `vectors` along one
 axis of the result and `singles` along another:
@@ -105,7 +105,9 @@ class _Convolution:
         return begin < 0 or begin + reach >= self.sizes[-1]
 
     def first(self, tile: AnyIndex, size: int, axis: int) -> AnyIndex:
-        """The start of a tile; the last tile overlaps the one before it."""
+        """The first index of tile number `tile`, of `size` indices along an axis of the result; the last tile
+        overlaps the one before it.
+        """
         f = self.f
         if isinstance(tile, int):
             return min(tile * size, axis - size)
@@ -155,7 +157,9 @@ class _Convolution:
         vectors: Sequence[AnyIndex],
         start: AnyIndex,
     ) -> ValueGroup:
-        """Adds the products of the window positions from `at` on; the innermost loops are unrolled."""
+        """Adds to the sums the products at all window positions that begin with `at`; `sizes` are the sizes
+        of the other dimensions, of which the innermost ones are unrolled.
+        """
         form = self.form
         places = [(column, v, start + n) for n in range(form.singles) for column, v in enumerate(vectors)]
         # `wide` is loaded once per vector; `narrow` once per single (for channels, per single and vector).
@@ -178,8 +182,8 @@ class _Convolution:
         return fold(self.f, sizes, cut, sums, step, unroll)
 
     def multiply_add(self, a: Value, b: Value, total: Value) -> Value:
-        """Returns total + a * b. Words of short numbers need the kernel's factor first, other types the
-        image's.
+        """Returns total + a * b. For words of short numbers the factors are exchanged: that of the image must
+        be the first one.
         """
         if self.sums is not None:
             return self.sums.multiply_add(b, a, total)
@@ -261,7 +265,9 @@ class _Convolution:
         return self.group * self.form.outputs + (single if self.pixels else vector)
 
     def kernel(self, vector: AnyIndex, single: AnyIndex, at: WindowPosition) -> Value:
-        """The kernel's factor at a window position and an input feature; arguments as for `image`."""
+        """The kernel's factor at a window position and an input feature, for a vector and a single of the
+        result.
+        """
         width, word = self.form.panels, self.rhs.dims[-1] if len(self.rhs.dims) > len(at) + 2 else 1
         if self.form.reads_panels:
             panel, lanes = self.in_panel[index_key((vector,))]
@@ -277,7 +283,7 @@ class _Convolution:
         return self.load(self.rhs, (panel, *at, lanes))
 
     def words(self, array: DenseArray, index: WindowPosition, lanes: int) -> Value:
-        """Loads words of an array, starting at an element."""
+        """Loads `lanes` words of short numbers, from the element at `index` on."""
         first = [i if isinstance(i, int) else Index(self.f, i.base, limit=i.limit) for i in index]
         start = base_of(self.f, linear(first, array.dims))
         place = element_address(self.f, array.pointer, array.dtype, start)
@@ -318,8 +324,8 @@ class _Convolution:
         return [r * s + w * d - low for r, s, w, d, low in steps]
 
     def enter_row(self, window: WindowPosition) -> None:
-        """Selects the row of the image under a window position, given in all dimensions but the last: a row
-        of zeros if it is outside.
+        """Selects the row of the image under a window position, which is given in all dimensions but the
+        last. A row outside of the image is replaced by a row of zeros.
         """
         f, form = self.f, self.form
         if not form.padded_rows:

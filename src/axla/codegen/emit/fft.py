@@ -1,4 +1,4 @@
-"""Fourier transforms: a phase that writes tables, then one phase per axis.
+"""Writes Fourier transforms: a phase that writes tables, then one phase per axis.
 
 A step of an axis copies one line (or a strip of neighbouring lines) into two planes of scratch memory, real
 and imaginary parts separately, transforms it in stages from one buffer to the other, and copies it out. The
@@ -96,8 +96,8 @@ def emit(k: KernelWriter, plan: FftPlan) -> None:
 
 
 def _table(k: KernelWriter, found: FftPlan, stage: Stage) -> None:
-    """Writes the table exp(-2 pi i j p / (radix * count)), computed in f64: for each j real parts, then
-    imaginary parts.
+    """Writes the table of exp(-2 pi i j p / (radix * count)), computed in f64: for each j the real parts for
+    all p, then the imaginary parts.
     """
     f, values = k.f, k.values
     lanes = fitting(k.target.lanes(F64), stage.count)
@@ -288,7 +288,7 @@ class _Lines:
         axis, source = self.axis, self.planes(side, exchanged=self.found.inverse)
         scale = self.found.scale if self.last else 1.0
         if axis.ends is not None and axis.kind == "half":
-            scale *= 2.0  # the transform has half the values
+            scale *= 2.0  # the transform has half as many values
 
         def scaled(at: Ssa, lanes: int) -> ComplexPair:
             x = source.load(at, lanes)

@@ -1,4 +1,4 @@
-"""Matrix multiplication: one canonical dot, and the fused ops that follow where its results are stored.
+"""Writes matrix multiplications: one canonical dot, and the fused ops to apply before its results are stored.
 
 A kernel's steps are groups of the plan's units. Every element's sum is taken in the same order whatever the
 range of a call, so results do not depend on how a kernel is split among threads. This file has products that
@@ -40,8 +40,8 @@ def emit(k: KernelWriter, plan: DotPlan) -> None:
 
 @dataclass(frozen=True)
 class _Block:
-    """A block of the product: the rows and columns [first, end) of the result, and the first and the number
-    of steps of k.
+    """A block of the product: the rows and columns [first, end) of the result, the first step of k, and the
+    number of steps of k.
     """
 
     batch: Ssa
@@ -208,7 +208,8 @@ class TiledProduct(Product):
         share = -(-cut.depth // (cut.unit_rows // tile.rows))
         first = f.add(block.first, block.depth)
         done = f.icmp("sge", first, spec.k)
-        # After the last block of k comes the first one of the next columns; past the matrix it does no harm.
+        # After the last block of k comes the first one of the next columns; a prefetch past the matrix does
+        # no harm.
         first = f.select(done, f.index(0), first)
         col = f.add(col, f.select(done, f.index(cut.unit_columns), f.index(0)))
         first = f.add(first, f.mul(f.udiv(row, tile.rows), share))

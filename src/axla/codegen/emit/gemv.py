@@ -1,4 +1,4 @@
-"""Matrix times vector: out[l] = sum over k of x[k] * matrix(k, l), for a product with one row or one column.
+"""Multiplies a matrix by a vector: out[l] = sum over k of x[k] * matrix(k, l), for one row or one column.
 
 Both methods read the matrix once, in memory order:
 
@@ -25,16 +25,19 @@ from axla.kernels.plan import fitting
 
 
 class Gemv(Product):
-    """Writes the kernel of a plan whose method is columns or rows; x is the vector, on whichever side."""
+    """Writes the kernel of a plan whose method is `columns` or `rows`. x is the vector, which may be lhs or
+    rhs.
+    """
 
     cut: GemmPlan
 
     def __init__(self, k: KernelWriter, plan: DotPlan):
         super().__init__(k, plan)
-        spec = self.spec = replace(self.spec, positive=False)  # the matrix is the first factor of a word
+        # Words may have rhs as their first factor, and its bytes may be negative.
+        spec = self.spec = replace(self.spec, positive=False)
         self.tall = spec.n == 1 and spec.m != 1
         self.length = spec.m if self.tall else spec.n
-        # A vector whose k runs down a column has the stride of that matrix's rows.
+        # Elements of x that are a column of a matrix are apart by the length of that matrix's rows.
         along = spec.rhs_transposed if self.tall else not spec.lhs_transposed
         self.step = 1 if along else spec.rhs_row if self.tall else spec.lhs_row
         self.width = self.tile.lanes

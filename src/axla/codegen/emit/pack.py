@@ -49,7 +49,8 @@ def pack_transposed(
     source: Matrix, target: Ssa, *, rows: Ssa, first: tuple[Ssa, Ssa], last: Ssa,
     width: int, total: int, depth: int, block: int,
 ) -> None:  # fmt: skip
-    """`pack_columns` for an [n, k] array, by blocks of `block` x `block` that are transposed in registers.
+    """Packs an [n, k] array as `pack_columns` does a [k, n] array: transposes blocks of `block` x `block`
+    elements in registers.
 
     `block` is a power of two that divides `width` and is at most `rows`. A matrix narrower than a panel is
     padded with copies of its last column.

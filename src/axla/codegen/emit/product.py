@@ -36,7 +36,7 @@ class Sums:
         self.biased = False  # the bytes of the first factor have an offset of 128
 
     def zero(self, lanes: int) -> Value:
-        """The empty sum, in every lane."""
+        """The empty sum, 0, in every lane."""
         return self.values.constant(self.dtype, 0, lanes)
 
     def add(self, a: Value, b: Value) -> Value:
@@ -136,7 +136,7 @@ class Matrix:
     moved: bool = False
 
     def at(self, row: Ssa | int, column: Ssa | int) -> Ssa:
-        """The offset of an element in elements; for words, that of its first short number."""
+        """The offset of an element, in elements; the offset of a word is that of its first short number."""
         f = self.sums.f
         column = column if self.down else f.mul(column, self.sums.spec.word)
         return f.add(f.mul(row, self.stride), column)
@@ -184,14 +184,14 @@ class Product(Sums):
         self.hero = k.named[plan.hero]
         parameters = k.kernel.computation.parameters
         self.lhs, self.rhs = (k.inputs[parameters.index(o)].pointer for o in self.hero.operands)
-        k.f.polls = False  # calls are short; in tiles, which may be long, the loops that matter poll
+        k.f.polls = False  # calls are short, except those that compute tiles: there, the outer loops poll
 
     def inside(self, f: LlvmFunction) -> Product:
         """The product in another function, `f`, which has the kernel's buffers as parameters."""
         return Product(self.k.inside(f), self.plan)
 
     def units(self) -> AbstractContextManager[ForLoop]:
-        """The loop over the units of this call."""
+        """Opens the loop over the units of this call."""
         return self.k.lines(self.cut.group, self.cut.units)
 
     def matrices(self, batch: Ssa) -> tuple[Matrix, Matrix]:

@@ -1,4 +1,4 @@
-"""Scans by threads that do not cooperate.
+"""Writes scans by threads that do not cooperate.
 
 Along a line: a vector is scanned in registers, in blocks of 2, 4, ... lanes. Then it is combined with the
 total of the earlier vectors of its group, and that of all earlier groups, so that no chain of roundings is as
@@ -39,8 +39,8 @@ def _as(like: Value, parts: Sequence[Ssa]) -> Value:
 
 
 class LineScan:
-    """Writes a phase. If lines are cut into pieces, the first phase stores the totals of the pieces, the
-    second scans these totals, and the third scans the pieces.
+    """Writes a phase of a scan by threads that do not cooperate. If lines are cut into pieces, the first
+    phase stores the totals of the pieces, the second scans these totals, and the third scans the pieces.
     """
 
     def __init__(self, k: KernelWriter, plan: ScanPlan):
@@ -55,7 +55,7 @@ class LineScan:
             [[self.totals]] = scratch_arrays(k, [self.reduction], (self.g.outer, plan.pieces))
 
     def emit(self) -> None:
-        """Writes the phase: across lines, along them, or over the totals of pieces."""
+        """Writes the phase: a scan across lines, along lines, or of the totals of pieces."""
         if self.g.inner > 1:
             self.across()
         elif self.totals is not None and self.k.phase == 1:
@@ -113,7 +113,7 @@ class LineScan:
                 groups.yield_([*self.join(1, initial, total).parts, *total.parts])
 
     def behind(self, is_first: Ssa, before: Value, own: Value) -> Value:
-        """`before` combined with `own`, or `own` alone where `is_first`."""
+        """Combines `before` with `own`; returns `own` alone where `is_first`."""
         joined = self.join(own.lanes, before, own)
         return self.k.values.select(Value(PRED, 1, (is_first,)), own, joined)
 
@@ -125,7 +125,7 @@ class LineScan:
             low = f.mul(base_of(f, number), self.plan.piece)
             if self.totals is None:
                 self.scan(line, low, f.index(length), self.initial())
-            elif parts:  # of all but the last piece
+            elif parts:  # the totals of all but the last piece
                 self.totals.store((line, number), self.total(line, low))
             else:
                 high = f.smin(f.add(low, self.plan.piece), length)
@@ -242,7 +242,7 @@ class LineScan:
 
     def across(self) -> None:
         """Scans across lines, a line in each lane."""
-        f, g, k, group = self.f, self.g, self.k, self.plan.group + 1  # its first row, then a few at once
+        f, g, k, group = self.f, self.g, self.k, self.plan.group + 1  # rows: one, then ROWS at a time
         (held,) = self.reduction.accumulators
         starts, totals = (k.local_array(held, (self.space.block,)) for _ in range(2))
         with k.steps(g.outer, self.space.blocks) as (outer, block):

@@ -148,7 +148,9 @@ class _Sort:
                 target.store(search.results[0], new)
 
     def passes(self, buffers: list[_Line], run: int, passes: int) -> None:
-        """Merges neighbouring runs, twice as long in each pass, from one buffer to the other and back."""
+        """Merges neighbouring runs, which are twice as long in each pass, from one buffer to the other and
+        back.
+        """
         f = self.f
         count = len(self.layout.dtypes)
         state = [f.index(run), *buffers[0].pointers, *buffers[1].pointers]
@@ -194,8 +196,8 @@ class _Sort:
         return self.computation.root.shape.dtype
 
     def copy(self, source: _Line, target: _Line, first: Ssa, last: Ssa, place: Ssa | None = None) -> None:
-        """Copies elements [first, last) of the source to positions from `place` on, or to the same
-        positions.
+        """Copies elements [first, last) of the source to the target: to positions from `place` on, or to the
+        same positions if it is None.
         """
         f = self.f
         shift = f.index(0) if place is None else f.sub(place, first)
@@ -264,7 +266,7 @@ class _Sort:
         return loop.results[1]
 
     def distribute(self, source: _Line, target: _Line, table: Ssa, key: SortKey, digit: int) -> None:
-        """Copies each element to the next position for its digit."""
+        """Copies each element to the next free position for its value of the digit."""
         f = self.f
         with f.loop(0, self.length, 1, nonempty=True) as loop:
             element = source.load(loop.index)

@@ -107,13 +107,13 @@ class NetworkSort:
                     self.merge_lanes(2 << number)
             is_longer, half = f.icmp("slt", levels.index, longer), f.index(rows // 2)
             distance = f.binary("shl", f.index(held), levels.index)
-            # Runs are compared from both ends first, as `merge_lanes` does with those of lanes.
+            # The first step compares two runs from both ends, as in `merge_lanes`.
             mask = f.select(is_longer, f.sub(f.add(distance, distance), 1), half)
             self.halve(f.select(is_longer, distance, half), mask)
 
     def halve(self, distance: Ssa, mask: Ssa) -> None:
-        """Orders pairs of rows: first those whose numbers differ in the bits of `mask`, `distance` or more
-        apart, then those at half the distance, and so on.
+        """Orders pairs of rows: first rows r and r ^ `mask`, where `distance` is the highest bit of `mask`,
+        then rows that are half of `distance` apart, and so on.
         """
         f, rows, held = self.f, self.rows, self.network.held
         with f.while_loop([distance, mask]) as steps:

@@ -51,7 +51,7 @@ class TileSort:
         return [DenseArray(values, p, dtype, (count,), readonly=readonly) for p, dtype in pairs]
 
     def emit(self) -> None:
-        """Writes the phase: the first sorts tiles, each later one merges runs in pairs."""
+        """Writes the phase: the first phase sorts tiles, each later one merges runs in pairs."""
         if self.k.phase:
             self.merged()
         else:
@@ -193,8 +193,8 @@ class TileSort:
         self.k.share.barrier()
 
     def exchange(self, low: Ssa, high: Ssa, real: SortSlot) -> None:
-        """Orders two positions of the tile: the element that comes first gets the lower one. `real` tells
-        whether a slot has an element.
+        """Orders two positions of the tile: the element that comes first gets the lower one. `real(slot)` is
+        true if the slot has an element.
         """
         f = self.f
         a, b = self.slot(low), self.slot(high)
@@ -235,8 +235,8 @@ def sort_network(k: KernelWriter, tile: int, row: int, exchange: Exchange) -> No
 
 
 def halves(k: KernelWriter, tile: int, distance: Ssa, mask: Ssa, exchange: Exchange) -> None:
-    """Orders pairs of positions: first those whose numbers differ in the bits of `mask`, `distance` or more
-    apart, then those at half the distance, and so on.
+    """Orders pairs of positions: first p and p ^ `mask`, where `distance` is the highest bit of `mask`, then
+    positions that are half of `distance` apart, and so on.
     """
     f = k.f
     with f.while_loop([distance, mask]) as steps:

@@ -1,4 +1,4 @@
-"""Matrix multiplication by thread blocks, which load slices of the operands to local memory.
+"""Writes matrix multiplications by thread blocks, which load slices of the operands to local memory.
 
 A block computes a tile of the result, slice by slice of k. Local memory has two halves: while the slice in
 one half is multiplied, the next slice is loaded from global memory through registers into the other; one
@@ -41,7 +41,7 @@ class MatrixOffsets:
     start: Ssa
 
     def across(self, x: Ssa) -> Ssa:
-        """The offset of a row or column."""
+        """The offset of a row of lhs, or of a column of rhs."""
         raise NotImplementedError
 
     def along(self, k: Ssa) -> Ssa:
@@ -77,9 +77,10 @@ class _Slot:
 
 
 class TileSide:
-    """One operand of a block: how its part of a slice is loaded and stored.
+    """Loads and stores a block's part of the slices of one operand.
 
-    `first`: the row of lhs, or the column of rhs, at which the block begins, of `total`.
+    `first` is the row of lhs, or the column of rhs, at which the block begins; `total` is the number of all
+    rows or columns.
     """
 
     def __init__(
@@ -153,7 +154,7 @@ class Blocks(Product):
         self.group = f.udiv(team, cut.across * cut.down)
 
     def _team(self) -> Ssa:
-        """The number of the thread or warp that computes a register tile."""
+        """The number of this thread, or of its warp: of that which computes a register tile."""
         raise NotImplementedError
 
     def placed(self, staging: Staging, x: Ssa, k: Ssa) -> Ssa:
@@ -185,7 +186,9 @@ class Blocks(Product):
     # -- the kernel ----------------------------------------------------------------------------------------
 
     def emit(self) -> None:
-        """Writes the loop over tiles of the result: the sums over all slices of k, then the tile's store."""
+        """Writes the loop over tiles of the result. An iteration computes the sums over all slices of k, and
+        stores the tile.
+        """
         f, spec, cut = self.f, self.spec, self.cut
         with self.share.steps() as unit:
             stripes, panels = -(-spec.m // cut.rows), -(-spec.n // cut.columns)
@@ -263,7 +266,9 @@ class Blocks(Product):
                 self.give(total, batch, at_row, at_col)
 
     def _sum(self, group: Ssa, place: Ssa) -> Ssa:
-        """The address of the sum of a group of threads at position `place` in local memory."""
+        """The address in local memory of a sum: that of group `group` of threads at position `place` of the
+        part.
+        """
         at = self.f.add(self.f.mul(group, self.cut.part_rows * self.cut.columns), place)
         return element_address(self.f, self.local, self.dtype, at)
 
@@ -307,7 +312,7 @@ class Threads(Blocks):
         return [self.zero(1)] * (self.tile.rows * self.tile.columns)
 
     def multiply(self, sides: Sequence[TileSide], half: Ssa, sums: Sequence[Value]) -> Sequence[Value]:
-        """Adds the products of all pairs of a row and a column, k by k."""
+        """Adds the products of all pairs of a row and a column, one step of k after the other."""
         for step in range(self.cut.depth // self.cut.groups):
             a = self._read(sides[0], half, step, self.tile.rows, self.down, self.cut.down)
             b = self._read(sides[1], half, step, self.tile.columns, self.across, self.cut.across)
@@ -316,8 +321,8 @@ class Threads(Blocks):
         return sums
 
     def _read(self, side: TileSide, half: Ssa, step: int, count: int, number: Ssa, teams: int) -> list[Value]:
-        """Loads this thread's elements for one step of k: vectors of neighbours, one vector per thread
-        apart.
+        """Loads this thread's elements for one step of k: vectors of adjacent elements, between which lie
+        those of the other threads.
         """
         f, pitch, lanes = self.f, side.staging.pitch, neighbours(self.spec, count)
         steps = self.cut.depth // self.cut.groups
@@ -369,7 +374,7 @@ class Warps(Blocks):
         self.values.store(value, side.address(half, place), align=value.lanes * value.dtype.itemsize)
 
     def zeros(self) -> list[Value]:
-        """A zero for each element of the warp's tile that this thread has."""
+        """A zero for each element of the warp's tile whose sum this thread computes."""
         return [self.zero(1)] * (self.tile.rows * self.tile.columns // WARP)
 
     def multiply(self, sides: Sequence[TileSide], half: Ssa, sums: Sequence[Value]) -> Sequence[Value]:

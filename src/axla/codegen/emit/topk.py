@@ -1,4 +1,4 @@
-"""The k largest (or smallest) elements of every line, where k is small: a heap of the best so far.
+"""Selects the k largest (or smallest) elements of every line, for small k, by a heap of the best so far.
 
 A candidate is one number, with its key in the high bits and the complement of its position in the low bits,
 so that of equal elements the first is better. The worst of the best candidates is on top of the heap; vectors
@@ -38,7 +38,7 @@ class _Selection:
         self.elements = self.flat(whole, self.length)
 
     def flat(self, array: DenseArray, row: int) -> DenseArray:
-        """A view of an array with `row` elements per line as one dimension."""
+        """A one-dimensional view of an array that has `row` elements per line."""
         readonly = array.readonly
         return DenseArray(self.values, array.pointer, array.dtype, (self.lines * row,), readonly=readonly)
 
@@ -54,7 +54,7 @@ class _Selection:
     # -- candidates --------------------------------------------------------------------------------------
 
     def key(self, position: Ssa, lanes: int) -> Value:
-        """The keys of elements from a position on; better elements have larger keys."""
+        """The keys of `lanes` elements from a position on; better elements have larger keys."""
         index = Index(self.f, self.f.add(self.base, position), 1, lanes)
         bits = ordered_bits(
             self.values, self.elements.load((index,), lanes), total_order=True, descending=not self.largest

@@ -86,7 +86,7 @@ class _Transpose:
             self.store(e, self.output_index(outer, row, along_q))
 
     def below(self, e: Elements, hero: Instruction, at: tuple[AnyIndex, ...]) -> Value:
-        """The hero's operand at an index of the collapsed input."""
+        """The value of the hero's operand at index `at` of the collapsed input."""
         operand = hero.operands[0]
         return e(operand, reshape_index(at, self.input_dims, operand.shape.dims))
 

@@ -26,10 +26,10 @@ def transpose_block(f: LlvmFunction, rows: Sequence[Ssa]) -> list[Ssa]:
     element = element_type(rows[0].type)
     size = _BYTES.get(element) or max(1, int(element[1:]) // 8)
     inside = min(count, max(1, _BLOCK // size))
-    # Number rows by bits r.., lanes by bits l... Interleaving rows that differ in bit x inside blocks moves
-    # the highest lane bit of the block to row bit x and shifts x in at the low end: from the highest bit
-    # down, that transposes blocks. Collecting even and odd blocks moves the lowest block bit to x and shifts
-    # x in at the high end.
+    # Row and lane numbers are seen as bits. Interleaving rows that differ in bit x, within blocks, makes row
+    # bit x the lowest lane bit of a block, and a block's highest lane bit row bit x: from the highest bit
+    # down, that transposes blocks. Collecting even and odd blocks makes row bit x the highest lane bit, and
+    # the lowest bit of block numbers row bit x.
     found = list(rows)
     bit = inside // 2
     while bit:
@@ -49,7 +49,7 @@ def transposed(f: LlvmFunction, rows: Sequence[Value]) -> list[Value]:
 
 
 def _stage(f: LlvmFunction, rows: list[Ssa], bit: int, masks: tuple[list[int], list[int]]) -> list[Ssa]:
-    """Replaces each pair of rows that differ in `bit` by its two shuffles."""
+    """Replaces each pair of rows whose numbers differ in `bit` by two shuffles of them, with these masks."""
     found = list(rows)
     for low in range(len(rows)):
         if not low & bit:

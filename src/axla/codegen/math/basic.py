@@ -14,7 +14,7 @@ def maximum(a: Reg, b: Reg) -> Reg:
     """The larger operand; NaN if either is; +0 is larger than -0."""
     m = a.m
     if not m.target.has_ordered_maximum or a.known or b.known:
-        return m.intrinsic("maximum", a, b)  # short code where LLVM knows an operand
+        return m.intrinsic("maximum", a, b)  # is short where an operand is constant
     # The two orders of operands differ for zeros, where `and` clears the sign, and for NaN.
     found = (m.most(a, b).bits() & m.most(b, a).bits()).floats()
     return m.select(a.unordered(b), math.nan, found)

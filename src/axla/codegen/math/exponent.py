@@ -9,7 +9,7 @@ from axla.codegen.arithmetic import BIAS, FRACTION, Reg
 def split_exponent(x: Reg) -> tuple[Reg, Reg]:
     """(e, f) as floats with x = f * 2**e and 3/4 <= f < 3/2, for positive finite x.
 
-    Where `avx512.applies`, e and f are chosen such that arithmetic on them gives the right logarithm for
+    Where `avx512.applies`, e and f are chosen such that arithmetic on them computes the right logarithm for
     every x, special values included.
     """
     m = x.m
@@ -27,7 +27,7 @@ def split_exponent(x: Reg) -> tuple[Reg, Reg]:
 
 
 def scale(p: Reg, n: Reg, shifted: Reg) -> Reg:
-    """p * 2**n for p near 1 and integral n; right for denormals, infinities and NaN.
+    """Computes p * 2**n for p near 1 and integral n; right for denormals, infinities and NaN.
 
     n is a float; `shifted` is n + magic(p), whose low bits are the integer n. |n| stays below 1.25 times the
     exponent range.

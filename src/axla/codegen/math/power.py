@@ -58,7 +58,7 @@ def _power_single(x: Reg, y: Reg) -> tuple[Reg, ...]:
 
 
 def _special(x: Reg, y: Reg, result: Reg) -> Reg:
-    """Makes x ** y of `result`, which is |x| ** y, with C's results for zeros, infinities and NaN."""
+    """Computes x ** y from `result`, which is |x| ** y, with C's results for zeros, infinities and NaN."""
     m = x.m
     whole = m.rint(y).eq(y)
     half = y * 0.5
@@ -95,7 +95,7 @@ def _log_parts(size: Reg) -> tuple[Reg, Reg]:
     cube_low = m.fma(s, z_low, m.fma(s_low, z, cube_low))
     term, term_low = m.two_product(cube, c)
     term_low = m.fma(cube, c_low, m.fma(cube_low, c, term_low))
-    # e ln 2 + 2 s + s**3 (...): the largest first
+    # e ln 2 + 2 s + s**3 (...), added from the largest term on
     head, head_low = m.two_product(e, m.number(e, _LN2[0]))
     head_low = m.fma(e, _LN2[1], head_low)
     total, low1 = m.two_sum(head, s + s)

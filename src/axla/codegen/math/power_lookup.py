@@ -1,5 +1,5 @@
-"""x ** y of a scalar f64 by table lookup, for ordinary operands: the chain of dependent operations is half as
-long as with polynomials alone.
+"""Computes x ** y of a scalar f64 by table lookup, for ordinary operands: the chain of dependent operations
+is half as long as with polynomials alone.
 
 log(x) = k ln 2 + log(c) + log(1 + r), where 1 / c is a multiple of 1/128 and r = z / c - 1 is exact; the
 first bits of x = 2**k z choose c. exp(u) = 2**k 2**(i / 128) exp(r).
@@ -17,7 +17,7 @@ from axla.codegen.arithmetic import Reg
 
 _BITS = 7  # bits of a table index
 _SHIFT = 52 - _BITS  # position of the last bit of an index in a fraction
-_LEAST = 0x3FE6800000000000  # z is from 0.703125, so that c near 1 is 1, to twice that
+_LEAST = 0x3FE6800000000000  # 0.703125 <= z < 1.40625, so that c near 1 is exactly 1
 _LN2 = (0.6931471805601177, -1.7239444525614835e-13)  # a multiple of 2**-40, and the rest
 _STEP = (0.6931471805599453 / 128, 2.3190468138462996e-17 / 128)  # ln 2 / 128 in two parts
 _USUAL = 708.0  # |y log(x)| below which the result is a normal number
@@ -62,7 +62,7 @@ def _is_normal(bits: Reg) -> Reg:
 
 
 def _exp(x: Reg, low: Reg, order: Literal["little", "big"]) -> Reg:
-    """exp(x + low) for |x| below `_USUAL`."""
+    """Computes exp(x + low) for |x| below `_USUAL`."""
     m = x.m
     shifted = m.fma(x, 1 / sum(_STEP), m.magic(x))
     n, count = shifted - m.magic(x), shifted.bits()
@@ -83,7 +83,9 @@ def _row(x: Reg, content: bytes, number: Reg, width: int) -> Sequence[Reg]:
 
 @cache
 def _logarithms(order: Literal["little", "big"]) -> bytes:
-    """Table rows: 1 / c, log(c) rounded to a multiple of 2**-40, and the remainder of log(c)."""
+    """The table, as bytes, with rows of 1 / c, log(c) rounded to a multiple of 2**-40, and the remainder of
+    log(c).
+    """
     rows: list[float] = []
     with localcontext(prec=50):
         for k in range(1 << _BITS):
@@ -97,7 +99,7 @@ def _logarithms(order: Literal["little", "big"]) -> bytes:
 
 @cache
 def _roots(order: Literal["little", "big"]) -> bytes:
-    """Table rows: 2 ** (i / 128), and its relative rounding error."""
+    """The table, as bytes, with rows of 2 ** (i / 128) and its relative rounding error."""
     rows: list[float] = []
     with localcontext(prec=50):
         for k in range(1 << _BITS):

@@ -1,4 +1,4 @@
-"""Odd functions with the limits 1 and -1, as quotients of polynomials."""
+"""Computes odd functions with the limits 1 and -1, as quotients of polynomials."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from axla.codegen.arithmetic import Reg
 
 
 def odd_rational(x: Reg, p: Sequence[float], q: Sequence[float], end: float) -> Reg:
-    """x P(z) / Q(z) with z = min(x**2, end**2), clamped to [-1, 1].
+    """Computes x P(z) / Q(z) with z = min(x**2, end**2), clamped to [-1, 1].
 
     Beyond `end` the quotient is constant, so the product grows past 1 and is clamped: infinities need no
     special case.

@@ -78,13 +78,14 @@ def _reduced(x: Reg) -> tuple[Reg, Reg]:
 
 
 def _window(exponent: Reg, words: int) -> list[Reg]:
-    """`words` 32-bit words (in i64) of 2 / pi, from the bit whose product with 2**exponent has weight 2.
+    """Loads `words` 32-bit words (in i64) of 2 / pi, from the bit whose product with 2**exponent has weight
+    2.
 
     More significant bits contribute only multiples of 4.
     """
     m = exponent.m
-    # Bits are counted from the zeros on: the one of weight 2**-k is number 63 + k. Lanes too small to be
-    # here would start before the zeros; their results are not used.
+    # Bits are counted from the first of the zeros: that of weight 2**-k is number 63 + k. Lanes that are too
+    # small for this function would start before the zeros; their results are not used.
     first = exponent + 62
     first = m.select(first < 0, m.number(first, 0), first)
     index, shift = first >> 5, (first & 31).cast("zext", "i64")
@@ -93,7 +94,7 @@ def _window(exponent: Reg, words: int) -> list[Reg]:
 
 
 def _signed(x: Reg, r: Reg, q: Reg) -> tuple[Reg, Reg]:
-    """The reduction of x, given that of |x|; NaN for infinities."""
+    """Computes (r, q) of x from those of |x|; r is NaN for infinities."""
     m = x.m
     negative = x.bits() < 0
     r = m.select(negative, -r, r)
@@ -110,7 +111,7 @@ def _reduce_single(x: Reg) -> tuple[Reg, ...]:
     # a carry.
     product = ((fraction * w0) << 32) + fraction * w1 + (fraction * w2).lshr(32)
     q = (product + (1 << 61)).lshr(62)
-    rest = product << 2  # signed, in 2**-64 of a quarter turn: at most half of one
+    rest = product << 2  # signed, in units of 2**-64 quarter turns: at most half a quarter
     high = (rest >> 32).cast("trunc", "i32").cast("sitofp", "double")
     low = (rest & _LOW).cast("trunc", "i32").cast("uitofp", "double")
     r = m.fma(low, 2.0**-32, high) * (_PI_OVER_2 * 2.0**-32)
@@ -124,7 +125,7 @@ def _reduce_double(x: Reg) -> tuple[Reg, ...]:
     fraction = (bits & ((1 << 52) - 1)) | (1 << 52)
     low, high = fraction & _LOW, fraction.lshr(32)
     w = _window(exponent, 6)
-    # The product modulo 2**192, five words of it from the least: columns of partial products.
+    # The product modulo 2**192: sums of columns of partial products, from the lowest word on.
     carry = (low * w[5]).lshr(32) + ((high * w[5]) & _LOW)
     words = []
     carry = carry + ((low * w[4]) & _LOW)
@@ -140,7 +141,7 @@ def _reduce_double(x: Reg) -> tuple[Reg, ...]:
     q = (top + (1 << 61)).lshr(62)
     rest = (top << 2) | bottom.lshr(62)
     negative = rest < 0
-    # The magnitude as 128 bits, then its three upper words as exact floats, added from the least.
+    # The magnitude as 128 bits, then its three upper words as exact floats, added from the smallest on.
     below = bottom << 2
     flipped = 0 - below
     magnitude = m.select(negative, ~rest + m.select(below.eq(0), m.number(rest, 1), 0), rest)

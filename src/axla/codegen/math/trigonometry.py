@@ -1,4 +1,4 @@
-"""sin, cos and tan."""
+"""The functions sin, cos and tan."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def sin(x: Reg) -> Reg:
     """The sine, after a reduction of x to at most pi / 4."""
     m = x.m
     r, q = reduce(x)
-    # sin(-0) is -0; the reduction gives +0 for it.
+    # sin(-0) is -0; the reduction returns +0 for it.
     return m.select(x.eq(0.0), x, _turned(r, q))
 
 

@@ -1,4 +1,4 @@
-"""The call of a program from Python, emitted: one function for all programs, which reads a PROGRAM struct.
+"""Emits the call of programs from Python: one function for all programs, which reads a PROGRAM struct.
 
     bind             finds the addresses of the arguments; for anything unusual (a list, a strided array,
                      a wrong shape, keywords), the Python function in `slow_call` is called, which converts
@@ -38,16 +38,16 @@ from axla.codegen.native.structs import (
 from axla.codegen.straight import Ssa
 from axla.program.abi import FRAME, FRAME_VERSION, OUT_OF_MEMORY
 
-# C-contiguous and aligned to its element.
+# NumPy's flags of an array that is C-contiguous and aligned to its elements.
 _PLAIN = 0x0001 | 0x0100
-_SMALL_CALL = 4096  # bytes of lists on the stack; more come from the allocator
+_SMALL_CALL = 4096  # longer lists, in bytes, are not on the stack
 
 
 _FUNCTIONS = GlueFunctions()
 
 
 def emit(m: GlueModule) -> None:
-    """Adds the call to the module."""
+    """Adds the functions and variables for calls of programs to a module of the glue."""
     m.variable("ndarray_type", "ptr", "null")  # null: NumPy arrays are passed to slow_call
     m.variable("slow_call", "ptr", "null")  # Python: f(callable, owner, flag address, names, *arguments)
     m.variable("failed_call", "ptr", "null")  # Python: f(owner, code, step, detail, cancel flag), raises
@@ -60,7 +60,9 @@ def emit(m: GlueModule) -> None:
 
 @_FUNCTIONS("bind_array", "ptr", "argument:ptr, info:ptr")
 def _bind_array(f: GlueFunction, argument: Ssa, info: Ssa) -> None:
-    """The record of an Array argument that fits its parameter, else null, perhaps with an exception set."""
+    """Returns the record of an Array argument, or null, perhaps with an exception set, if the argument does
+    not fit its parameter.
+    """
     f.guard(argument.get(ARRAY, "info").ne(info), f.null())
     record = argument.get(ARRAY, "record")
     with f.if_(record.ne(0), likely=True):
@@ -391,7 +393,7 @@ def _slow(f: GlueFunction, this: Ssa, arguments: Ssa, count: Ssa, names: Ssa, fl
     with f.if_(names.ne(0)):
         keywords.store(f.call("i64", "PyTuple_Size", names))
     total = count + keywords.load("i64")
-    f.guard(f.call("ptr", "PyErr_Occurred").ne(0), f.null())  # an argument's run failed
+    f.guard(f.call("ptr", "PyErr_Occurred").ne(0), f.null())  # the run of an argument failed
     # Not on the stack: a caller may pass a million arguments by mistake.
     size = (total + 4) << 3
     given = f.call("ptr", "axla_allocate", size)

@@ -1,4 +1,4 @@
-"""Calls of handlers of XLA's typed FFI, emitted, and the API functions that handlers call.
+"""Emits calls of handlers of XLA's typed FFI, and the API functions that handlers call.
 
 A handler takes a call frame. The runtime prepares one for each call site of a program, once, as bytes:
 `ffi_call` copies them to the stack, writes the addresses of the run's arrays into the copy, and calls the
@@ -74,7 +74,7 @@ ALIGNMENT = 64
 """The alignment in bytes of the arrays of a handler, as on XLA's CPUs: handlers use instructions that require
 it.
 """
-_SMALL = 2048  # larger images come from the allocator, not from the stack
+_SMALL = 2048  # images of more bytes come from the allocator
 
 API_VERSION = (0, 5)
 OLDEST_VERSION = (0, 1)
@@ -305,12 +305,12 @@ def _find_extension(f: GlueFunction, args: Ssa, struct: Struct) -> None:
 
 @_api("CustomOptions_Get", "ctx:ptr, attrs:ptr")
 def _custom_options(f: GlueFunction, args: Ssa, struct: Struct) -> None:
-    args.set(struct, "attrs", f.data(bytes(ATTRS.ctypes()(struct_size=ATTRS.size))))  # there are none
+    args.set(struct, "attrs", f.data(bytes(ATTRS.ctypes()(struct_size=ATTRS.size))))  # no options
 
 
 @_FUNCTIONS("ffi_unknown", "ptr", "args:ptr", exported=True)
 def _unknown(f: GlueFunction, args: Ssa) -> None:
-    """The function that a handler, compiled for a newer version, calls instead of a function that this
+    """The function of the FFI that a handler, compiled for a newer version, calls instead of one that this
     version lacks.
     """
     f.ret(_refused(f, Status.UNIMPLEMENTED, "the function is of a newer version of XLA's FFI"))

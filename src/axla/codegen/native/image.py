@@ -39,7 +39,7 @@ _SLOT = 16
 
 
 class _Object(Elf):
-    """A relocatable object for a machine."""
+    """An ELF object that can be linked on a machine; raises InvalidArgument for any other file."""
 
     def __init__(self, name: str, data: bytes, machine: Machine) -> None:
         self.name = name
@@ -51,7 +51,7 @@ class _Object(Elf):
             self.refuse(f"{found}, wanted a relocatable object for machine {machine.number}")
         for section in self.sections:
             if section.flags & ALLOC and section.align > _PAGE:
-                self.refuse(f"a section is aligned to {section.align}, more than a page")
+                self.refuse(f"a section is aligned to {section.align} bytes, more than a page")
 
     def refuse(self, what: str) -> NoReturn:
         raise InvalidArgument(f"{self.name}: {what}")
@@ -169,7 +169,7 @@ def _relocate(found: _Object, memory: memoryview, base: int, table: dict[str, in
         size = machine.sizes.get(kind, 0)
         slot = found.slots.get(number) if kind in machine.reads or kind in machine.calls else None
         own = machine.calls.get(kind, 0)
-        wrong = slot is not None and addend != own  # a slot is for the symbol itself
+        wrong = slot is not None and addend != own  # a slot has the symbol's own address
         if not size or wrong or place.kind != PROGBITS or offset + size > place.size:
             found.refuse(f"relocation of type {kind} at {offset} is not supported")
         if slot is None:

@@ -1,4 +1,4 @@
-"""The locks of the glue, emitted: spin locks, held for a few instructions.
+"""Emits the locks of the glue: spin locks, held for a few instructions.
 
 `ORDER` names them, outermost first; docs/design/0002-runtime.md has the whole table, with the interpreter's
 and Python's locks. A thread that holds one may take only later ones, must not wait, and must not call
@@ -23,7 +23,7 @@ _FAULTS = {
 def emit(m: GlueModule) -> None:
     """Adds `NAME_acquire` and `NAME_release` for each lock, with checks if the module has them."""
     if m.checks:
-        m.variable("lock_key", "i32")  # of pthread_getspecific: a bit for each lock that the thread holds
+        m.variable("lock_key", "i32")  # key of pthread_getspecific: a bit for each lock that is held
         _check(m)
     for rank, name in enumerate(ORDER):
         m.variable(f"{name}_lock", "i32")

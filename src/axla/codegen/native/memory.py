@@ -1,4 +1,4 @@
-"""The caching allocator, emitted: 64-byte-aligned blocks in size classes, which are cached when freed.
+"""Emits the caching allocator: 64-byte-aligned blocks in size classes, which are cached when freed.
 
 Fresh pages cost 2-3 times the work of an elementwise kernel that fills them, so reuse matters more than fit.
 There are eight size classes for each power of two, so at most an eighth is wasted. Free blocks form a list
@@ -9,7 +9,7 @@ blocks, too.
     void axla_free(ptr, i64 bytes)        bytes as requested
     void axla_trim()                      returns all cached blocks to the system
 
-`memory_state` is a STATE.
+The global `memory_state` is a struct STATE.
 """
 
 from __future__ import annotations

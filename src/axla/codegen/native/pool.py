@@ -1,4 +1,4 @@
-"""Thread pools, emitted: `parallel_for`.
+"""Emits the thread pools and `parallel_for`.
 
 A parallel loop takes the first free pool. The caller takes part: caller and workers claim ranges by an atomic
 add, so the caller finishes alone when the other cores are busy elsewhere. Threads are shared fairly: while n
@@ -6,7 +6,7 @@ runs are active (`pool_runs`), a loop gets 1/n of them, its caller included. Wit
 all pools are taken, a caller runs its ranges in order itself: nothing ever waits for a free pool.
 
 `POOL.state` is one word: generation (high half), workers inside (from bit 1), open (bit 0). A worker enters
-by compare and swap, only while the pool is open and has room; the caller closes it when no range is left and
+by compare and swap, only while the pool is open and not full; the caller closes it when no range is left and
 waits for the workers inside. So the job's fields are stable as long as a worker reads them, and a worker that
 comes late never sees them. Idle workers spin for a moment and then sleep on the generation.
 """
@@ -49,7 +49,7 @@ _FUNCTIONS = GlueFunctions()
 def emit(m: GlueModule) -> None:
     """Adds the pools to the module."""
     m.variable("pools", f"[{_POOLS * POOL.size} x i8]")
-    m.variable("pool_threads", "i64", "1")  # of all pools together, callers included
+    m.variable("pool_threads", "i64", "1")  # threads of all pools together, callers included
     m.variable("pool_runs", "i64")  # runs without the interpreter lock that are under way
     _FUNCTIONS.emit(m)
 

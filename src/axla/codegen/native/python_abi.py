@@ -33,9 +33,9 @@ SYSTEMS = {"linux": ("x86_64", "aarch64"), "darwin": ("aarch64", "x86_64"), "win
 def why_not() -> str | None:
     """The reason why compiled programs cannot be called in this process, or None if they can."""
     if sys.implementation.name != "cpython":
-        return f"the call glue needs CPython, but this is {sys.implementation.name}"
+        return f"calls of compiled programs need CPython, but this is {sys.implementation.name}"
     if sysconfig.get_config_var("Py_GIL_DISABLED"):
-        return "the call glue needs a CPython build with the interpreter lock (this one is free-threaded)"
+        return "calls of compiled programs need the interpreter lock; this CPython is free-threaded"
     if sys.platform not in SYSTEMS:
         known = ", ".join(SYSTEMS)
         return f"the cpu backend runs on {known} (this is {sys.platform}): use backend='interpreter'"

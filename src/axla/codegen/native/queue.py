@@ -1,4 +1,4 @@
-"""Asynchronous runs, emitted: the thread of a device's queue runs them in order, and publishes their results.
+"""Emits asynchronous runs: the thread of a device's queue runs them in order, and publishes their results.
 
 `runtime/queue.py` makes tasks and links them, under the interpreter lock. The thread takes them one by one.
 It takes the interpreter lock only to let Python create the exception of a failed run, which all records of
@@ -69,8 +69,8 @@ def _claim(f: GlueFunction, task: Ssa) -> None:
 
 @_FUNCTIONS("leave_grid", "void", "task:ptr, code:i32")
 def _leave_grid(f: GlueFunction, task: Ssa, code: Ssa) -> None:
-    """Marks a participant as ended. If it failed, the others fail too, and it waits until the error of the
-    first participant that failed is known.
+    """Marks a participant as ended. If it failed, the others fail too, and the participant waits until the
+    error of the first one that failed is known.
     """
     peers = task.get(TASK, "peers")
     f.guard(peers.eq(0))
@@ -95,7 +95,7 @@ def _await_input(f: GlueFunction, record: Ssa, task: Ssa) -> None:
     with f.while_loop():
         ready = ready_at.load("i32", "acquire")
         f.guard(ready.eq(READY), f.i32(0))
-        f.guard(ready.eq(FAILED), f.i32(CANCELLED))  # failed_task finds the failed input
+        f.guard(ready.eq(FAILED), f.i32(CANCELLED))  # failed_task will find the input that failed
         flag = flags.load("i32", "monotonic")
         f.guard(flag.ne(0), flag)
         ready_at.exchange(f.i32(PENDING), f.i32(AWAITED))

@@ -35,7 +35,7 @@ def _x86_64(kind: int, old: bytes, target: int, at: int) -> bytes:
 
 _GOT = 9, 41, 42  # the distance to a word that contains the address
 
-# By type: log2 of the scale of an offset in a page in the instruction's field.
+# For types whose instruction has a field with the offset in a page: log2 of the field's unit in bytes.
 _LOW = {277: 0, 278: 0, 284: 1, 285: 2, 286: 3, 299: 4, 312: 3}
 _MOVES = {264: 0, 266: 16, 268: 32, 269: 48}
 _ABSOLUTE, _RELATIVE = {257: "<Q", 258: "<I"}, {260: "<q", 261: "<i"}
@@ -60,7 +60,7 @@ def _aarch64(kind: int, old: bytes, target: int, at: int) -> bytes:
 
 
 def _signed(value: int, bits: int) -> int:
-    """`value` as a signed field of `bits` bits; struct.error if it does not fit."""
+    """Returns `value` as a signed field of `bits` bits; raises struct.error if it does not fit."""
     if not -1 << bits - 1 <= value < 1 << bits - 1:
         raise struct.error(f"{value} does not fit {bits} bits")
     return value & (1 << bits) - 1

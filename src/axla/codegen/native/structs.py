@@ -19,7 +19,7 @@ AWAITED = -1  # pending, and a thread sleeps on the field
 # The number that each event of a record adds to Record.refs; it is above the counts of arrays, runs and
 # exports.
 WATCHED = 1 << 20
-# Record.flags: the first bit of the number of the device's memory that the record is in.
+# Record.flags: the bits from this one on are the number of the record's memory within its device.
 MEMORY_SHIFT = 8
 # Offset in bytes from a run's cancel flag to a flag that asks the main thread to check for signals.
 LOOK = 4

@@ -1,4 +1,4 @@
-"""Attributes and types of MLIR's builtin dialect, by their bytecode codes."""
+"""The attributes and types of MLIR's builtin dialect, by their codes in bytecode."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from axla.stablehlo.text import parse_attribute, parse_type
 
 UNKNOWN: Any = None  # the unknown location
 LOCATIONS = (mlir.FileLocation, mlir.NameLocation, mlir.CallSiteLocation, mlir.FusedLocation, type(UNKNOWN))
-_NOWHERE = mlir.NameLocation("unknown")  # an unknown location as a part of another
+_NOWHERE = mlir.NameLocation("unknown")  # an unknown location inside another location
 
 
 def wrong(attribute: Any, wanted: str) -> BadBytes:
@@ -23,19 +23,21 @@ def wrong(attribute: Any, wanted: str) -> BadBytes:
 
 
 def text(value: Any, what: str = "a string") -> str:
-    """The attribute as a string; BadBytes for any other kind."""
+    """Returns an attribute that is a string; raises BadBytes for any other kind. `what` names the wanted
+    kind.
+    """
     if not isinstance(value, str):
         raise wrong(value, what)
     return value
 
 
 def dictionary(pairs: tuple[Any, ...]) -> dict[str, Any]:
-    """A dictionary from alternating keys and values."""
+    """Makes a dictionary from alternating keys and values."""
     return {text(pairs[i], "a key"): pairs[i + 1] for i in range(0, len(pairs), 2)}
 
 
 def location(value: Any) -> Any:
-    """The attribute as a location; BadBytes for any other kind."""
+    """Returns an attribute that is a location; raises BadBytes for any other kind."""
     if not isinstance(value, LOCATIONS):
         raise wrong(value, "a location")
     return value
@@ -47,13 +49,13 @@ def _part(value: Any) -> mlir.Location:
 
 def _symbol(root: Any, nested: tuple[Any, ...] = ()) -> mlir.SymbolRef:
     if not all(isinstance(n, mlir.SymbolRef) for n in nested):
-        raise BadBytes("a nested symbol that is not a symbol")
+        raise BadBytes("a symbol with a nested name that is not a symbol")
     return mlir.SymbolRef(text(root), tuple(n.root for n in nested))
 
 
 def _strings(kind: mlir.Type, splat: int, found: tuple[str, ...]) -> mlir.DenseStrings:
     if not isinstance(kind, mlir.TensorType) or kind.sizes is None:
-        raise BadBytes(f"dense strings of the type {kind}")
+        raise BadBytes(f"dense strings of the type {kind}, wanted a ranked tensor")
     count = math.prod(kind.sizes)
     if len(found) != (1 if splat else count):
         raise BadBytes(f"{len(found)} strings for {count} elements")
@@ -61,7 +63,9 @@ def _strings(kind: mlir.Type, splat: int, found: tuple[str, ...]) -> mlir.DenseS
 
 
 def _range(file: Any, numbers: tuple[int, ...]) -> mlir.FileLocation:
-    """A range in a file: line, column, then the end, of which only the start is kept."""
+    """The location at the start of a range in a file. `numbers` are line and column of the start, then the
+    range's end, which is dropped.
+    """
     return mlir.FileLocation(text(file), *(*numbers, 0, 0)[:2])
 
 
@@ -87,7 +91,7 @@ ATTRIBUTES: dict[int, Encoding] = {
     18: ("tb", values.dense),
     19: ("tvN", _strings),
     22: ("aV", _range),
-}  # 20 (sparse elements) and 21 (distinct attributes) say nothing in these dialects
+}  # 20 (sparse elements) and 21 (distinct attributes) have no meaning in these dialects
 
 _SIGNS = ("", "s", "u")
 
@@ -95,7 +99,7 @@ _SIGNS = ("", "s", "u")
 def _integer(width_and_sign: int) -> mlir.IntegerType:
     width, sign = width_and_sign >> 2, width_and_sign & 3
     if sign == 3 or width >= 1 << 24:
-        raise BadBytes(f"an integer type of width {width} and sign {sign}")
+        raise BadBytes(f"an integer type of width {width} and sign {sign}, which does not exist")
     return mlir.IntegerType(width, _SIGNS[sign])
 
 
@@ -104,12 +108,14 @@ def _memory(sizes: tuple[int, ...], element: mlir.Type, layout: Any) -> mlir.Mem
 
 
 def constant(value: mlir.Type) -> Encoding:
-    """The decoder for a type without fields."""
+    """The encoding of a type or attribute without fields."""
     return "", lambda: value
 
 
 def floats(names: str) -> dict[int, Encoding]:
-    """Decoders for float types by name, in the order of the codes; "-" for codes of other types."""
+    """The encodings of float types. `names` has their names in the order of the codes, "-" for codes of other
+    types.
+    """
     return {code: constant(mlir.FloatType(name)) for code, name in enumerate(names.split()) if name != "-"}
 
 
@@ -126,7 +132,7 @@ TYPES: dict[int, Encoding] = {
     15: ("T", mlir.TupleType),
     18: ("t", lambda element: mlir.TensorType(None, element)),
 }
-# From 21 on of newer versions; older ones have the names as text.
+# Codes from 21 on are used by newer versions; older ones write the names as text.
 TYPES |= floats("""
 - - - bf16 f16 f32 f64 f80 f128 - - - - - - - - - - - - tf32 f8E5M2 f8E4M3 f8E4M3FN f8E5M2FNUZ f8E4M3FNUZ
 f8E4M3B11FNUZ f8E3M4 f4E2M1FN f6E2M3FN f6E3M2FN f8E8M0FNU
@@ -134,7 +140,7 @@ f8E4M3B11FNUZ f8E3M4 f4E2M1FN f6E2M3FN f6E3M2FN f8E8M0FNU
 
 
 def assembly(source: str, is_type: bool) -> Any:
-    """Parses an attribute or type that has no code in its dialect and is stored as text."""
+    """Parses an attribute or type that is stored as text, because it has no code in its dialect."""
     try:
         return parse_type(source) if is_type else parse_attribute(source)
     except ParseError as error:

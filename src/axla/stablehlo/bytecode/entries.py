@@ -1,12 +1,15 @@
-"""The table of attributes and types: entries are decoded on demand, once each, without recursion.
+"""The table of attributes and types in bytecode. An entry is decoded at its first use, once, without
+recursion.
 
-A dialect describes an entry by its code: the kinds of its fields and a function of their values.
+A dialect has an encoding for each code: the kinds of the fields of an entry, and a function that makes the
+value from the fields. The kinds are:
 
     v  integer               s  signed integer          y  byte             f  64-bit float
     V  integers              S  signed integers         F  64-bit floats
     a  attribute             A  attributes              P  pairs of attributes
-    t  type                  T  types                   n  string           N  strings, to the end
-    o  attribute or None (flag in the lowest bit)       O, B  the same (an integer or a byte before it)
+    t  type                  T  types                   n  string           N  strings, up to the end
+    o  attribute or None (a flag in the lowest bit)
+    O  attribute or None (an integer before it)         B  attribute or None (a byte before it)
     b  blob                  r  the rest, as bytes      R  key of a resource
 """
 
@@ -28,11 +31,11 @@ Dialects = dict[str, tuple[dict[int, Encoding], dict[int, Encoding]]]
 
 
 class Entries(Bytes):
-    """The table: attributes first, then types, numbered together. `values` is PENDING for entries not decoded
-    yet.
+    """The table of entries: first attributes, then types, with one numbering. `values` is PENDING for entries
+    that are not decoded yet.
 
-    `dialects` has the encodings of attributes and types by dialect and code; `assembly` parses entries that
-    are text. The position is that of the entry being decoded.
+    `dialects` has the encodings of attributes and types by dialect and code; `assembly(text, is_type)` parses
+    entries that are stored as text. The position is that of the entry being decoded.
     """
 
     def __init__(
@@ -45,14 +48,15 @@ class Entries(Bytes):
         self.resources: list[str] = []
         self.attributes = self.types = 0
         self.values: list[Any] = []
-        self.spans: list[tuple[int, int, str, bool]] = []  # begin, end, dialect, whether encoded by it
+        # begin, end, dialect, whether it is encoded (else text)
+        self.spans: list[tuple[int, int, str, bool]] = []
         self.depths: list[int] = []
         self.weights: list[int] = []
-        self.room = (1 << 20) + 16 * len(data)  # characters that texts made of others can still have
-        self.needs: list[int] = []  # entries that the one refers to that is being decoded
+        self.room = (1 << 20) + 16 * len(data)  # characters that the texts of entries can still have
+        self.needs: list[int] = []  # entries that the entry being decoded refers to
 
     def grow(self, spans: list[tuple[int, int, str, bool]], attributes: int) -> None:
-        """Sets where each entry lies, attributes before types, and empties the tables of what was read."""
+        """Sets the position of each entry, attributes before types, and removes all decoded values."""
         self.spans = spans
         self.attributes = attributes
         self.types = len(spans) - attributes
@@ -61,29 +65,31 @@ class Entries(Bytes):
         self.weights = [1] * len(spans)
 
     def attribute(self, index: int) -> Any:
-        """The attribute of a number, read at the first use; BadBytes for a number that is too large."""
+        """The attribute with this number, decoded at the first use. Raises BadBytes if the number is too
+        large.
+        """
         if index >= self.attributes:
-            raise BadBytes(f"attribute {index} of {self.attributes}")
+            raise BadBytes(f"attribute {index}, but there are only {self.attributes}")
         value = self.values[index]
         return self._resolve(index) if value is PENDING else value
 
     def type(self, index: int) -> Any:
-        """The type of a number, read at the first use; BadBytes for a number that is too large."""
+        """The type with this number, decoded at the first use. Raises BadBytes if the number is too large."""
         if index >= self.types:
-            raise BadBytes(f"type {index} of {self.types}")
+            raise BadBytes(f"type {index}, but there are only {self.types}")
         index += self.attributes
         value = self.values[index]
         return self._resolve(index) if value is PENDING else value
 
     def string(self, index: int) -> str:
-        """The string of a number; BadBytes for a number that is too large."""
+        """The string with this number. Raises BadBytes if the number is too large."""
         if index >= len(self.strings):
-            raise BadBytes(f"string {index} of {len(self.strings)}")
+            raise BadBytes(f"string {index}, but there are only {len(self.strings)}")
         return self.strings[index]
 
     def _resolve(self, wanted: int) -> Any:
-        """Decodes an entry after all entries that it refers to. An entry that waits for others is on the path
-        to the one being decoded; a reference to a waiting entry is a cycle.
+        """Decodes an entry after all entries that it refers to. A waiting entry is on the path from `wanted`
+        to the entry being decoded, so a reference to a waiting entry is a cycle.
         """
         values = self.values
         waiting: dict[int, tuple[str, Callable[..., Any], list[Any], list[int]]] = {}
@@ -109,7 +115,9 @@ class Entries(Bytes):
         return values[wanted]
 
     def _parse(self, entry: int) -> tuple[str, Callable[..., Any], list[Any], list[int]]:
-        """The decoding function of an entry, its fields, and the entries it refers to."""
+        """Returns the kinds of an entry's fields, the function that decodes it, the fields, and the entries
+        that they refer to.
+        """
         self.at, self.end, dialect, encoded = self.spans[entry]
         is_type = entry >= self.attributes
         if not encoded:
@@ -133,7 +141,7 @@ class Entries(Bytes):
     # ---- Fields
 
     def _reference(self, index: int, is_type: bool = False) -> int:
-        """The number of an attribute or type in the common numbering."""
+        """The number of an attribute or type in the common numbering; adds it to `needs`."""
         if index >= (self.types if is_type else self.attributes):
             raise BadBytes(f"reference to {'type' if is_type else 'attribute'} {index}, which is missing")
         index += self.attributes * is_type
@@ -170,7 +178,7 @@ class Entries(Bytes):
     def _resource(self) -> str:
         index = self.varint()
         if index >= len(self.resources):
-            raise BadBytes(f"resource {index} of {len(self.resources)}")
+            raise BadBytes(f"resource {index}, but there are only {len(self.resources)}")
         return self.resources[index]
 
     def _build(
@@ -197,7 +205,9 @@ class Entries(Bytes):
         return value
 
     def spend(self, characters: int) -> None:
-        """Counts characters against the limit for all texts: one long text can be referred to many times."""
+        """Counts characters against the limit for all texts, since one long text can be referred to many
+        times.
+        """
         self.room -= characters
         if self.room < 0:
             raise BadBytes("its texts are much longer than the file")

@@ -1,7 +1,7 @@
-"""Plain bytecode of StableHLO, CHLO and related dialects (without VHLO): codes of attributes and types, and
-the attributes of each operation in the order of its properties, from its record.
+"""Plain bytecode of StableHLO, CHLO and related dialects (without VHLO): the codes of attributes and types,
+and the attributes of each operation in the order of its properties.
 
-This form has no compatibility guarantee: it is that of 2026, with a few older versions.
+This form has no compatibility guarantee: the form of 2026 is read, with a few older versions.
 """
 
 from __future__ import annotations
@@ -30,7 +30,9 @@ TYPES: dict[int, Encoding] = {0: constant(mlir.TokenType()), 1: ("T", mlir.Futur
 
 
 def _forms(record: Record) -> list[tuple[AttributeRecord, ...]]:
-    """For each version, the newest first: the attributes in the order of their names, segment sizes last."""
+    """The attributes of an operation in property order, for each version, the newest first: sorted by name,
+    with segment sizes last.
+    """
     attributes = sorted(record.attributes, key=lambda a: (a.kind == "segments", a.name))
     return [
         tuple(a for a in attributes if a.since <= version)
@@ -39,4 +41,4 @@ def _forms(record: Record) -> list[tuple[AttributeRecord, ...]]:
 
 
 FORMS = {name: _forms(record) for name, record in OPERATIONS.items()}
-"""The attributes that the properties of an operation are."""
+"""The attributes in the properties of each operation, for each version."""

@@ -1,4 +1,4 @@
-"""The IR section: operations with their attributes, operands, results and regions."""
+"""Reads the IR section: operations with their attributes, operands, results and regions."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from axla.stablehlo.bytecode.wire import IR_SECTION, BadBytes, Bytes, bounded, v
 
 # Parts of an operation, by the bits of its mask.
 ATTRIBUTES, RESULTS, OPERANDS, SUCCESSORS, REGIONS, USES, PROPERTIES = (1 << i for i in range(7))
-FEW = SUCCESSORS | REGIONS | USES  # those that few operations have
-# Versions of bytecode that brought something.
+FEW = SUCCESSORS | REGIONS | USES  # parts that few operations have
+# The versions of bytecode that introduced these features.
 LAZY_REGIONS, USE_LISTS, UNKNOWN_ARGUMENTS, SEGMENT_SIZES = 2, 3, 4, 6
 MAX_NESTING = 100
 
@@ -30,13 +30,13 @@ class _Frame:
     """An operation whose regions are being read."""
 
     operation: mlir.Operation
-    regions: int  # still to begin
+    regions: int  # regions that are not begun yet
     values: list[Any]
-    sectioned: bool  # whether they have a section of their own
-    end: int  # of the section
-    blocks: int = 0  # of the region still to begin
-    remaining: int = 0  # operations of the block still to read
-    base: int = field(init=False)  # numbers of the values that the region defines
+    sectioned: bool  # whether the regions have a section of their own
+    end: int  # the end of that section
+    blocks: int = 0  # blocks of the region that are not begun yet
+    remaining: int = 0  # operations of the block that are not read yet
+    base: int = field(init=False)  # the region defines the values `base` to `stop`, `next` is the next one
     next: int = field(init=False)
     stop: int = field(init=False)
 
@@ -47,12 +47,12 @@ class _Frame:
         begin = self.next
         self.next = end = begin + len(values)
         if end > self.stop:
-            raise BadBytes("a region with more values than it says")
+            raise BadBytes("a region that defines more values than it declares")
         self.values[begin:end] = values
 
 
 class BytecodeOperations(Bytes):
-    """Reads one IR section. The section's end is adjusted to that of the regions being read."""
+    """Reads one IR section. `end` is moved to the end of the regions being read."""
 
     def __init__(
         self, section: Bytes, version: int, entries: Entries, names: list[tuple[str, bool]],
@@ -61,16 +61,18 @@ class BytecodeOperations(Bytes):
         super().__init__(section.data, section.at, section.end)
         self.version = version
         self.entries = entries
-        self.names = names  # with whether the writer knew the operation
+        self.names = names  # each with whether the writer knew the operation
         self.properties = properties
-        self.room = self.end - self.at  # how many values can still be defined: each takes a byte at least
-        # And attributes given to operations: many can share them.
+        self.room = self.end - self.at  # values that can still be defined: each takes at least a byte
+        # Attributes that operations can still have. There is a limit, since many operations can share
+        # attributes.
         self.attribute_room = 10_000 + 8 * len(self.data)
         self._known: dict[tuple[int, int, int], dict[str, Any]] = {}
-        self._targets = [vhlo.TARGETS.get(name, name) for name, _ in names]  # today's names
+        # the current names of the operations
+        self._targets = [vhlo.TARGETS.get(name, name) for name, _ in names]
 
     def read(self) -> list[mlir.Operation]:
-        """The operations of the section's only block."""
+        """Reads the operations of the section's only block."""
         top = mlir.Operation("", [], (), regions=[mlir.Region([mlir.Block()])])
         stack = [_Frame(top, 0, [], True, self.end)]
         self._block_header(stack[0])
@@ -91,7 +93,7 @@ class BytecodeOperations(Bytes):
     # ---- Regions and blocks
 
     def _next_block(self, frame: _Frame) -> bool:
-        """Begins the next block, in the next region if necessary; False when there is none."""
+        """Begins the next block, in the next region if necessary; returns False if there is none."""
         while not frame.blocks:
             del frame.values[frame.base :]
             if not frame.regions:
@@ -126,7 +128,7 @@ class BytecodeOperations(Bytes):
             self._skip_uses(count)
 
     def _skip_uses(self, values: int) -> None:
-        """Skips the recorded order of a value's uses, which has no meaning here."""
+        """Skips the recorded orders of the uses of values, which have no meaning here."""
         for _ in range(self.count("orders of uses") if values > 1 else 1):
             if values > 1:
                 self.varint()
@@ -139,7 +141,9 @@ class BytecodeOperations(Bytes):
     # ---- Operations
 
     def _operations(self, frame: _Frame) -> _Frame | None:
-        """Reads operations of a block until its end, or until one with regions, whose frame is returned."""
+        """Reads operations of a block up to its end, or up to one with regions; returns the frame of these
+        regions.
+        """
         if not frame.remaining:
             return None
         data, targets = self.data, self._targets
@@ -148,7 +152,7 @@ class BytecodeOperations(Bytes):
             frame.remaining -= 1
             name, at = varint(data, self.at)
             if name >= len(targets):
-                raise BadBytes(f"operation name {name} of {len(targets)}")
+                raise BadBytes(f"operation name {name}, but there are only {len(targets)}")
             mask = data[at]
             index, at = varint(data, at + 1)
             place = self._location(index)
@@ -166,7 +170,8 @@ class BytecodeOperations(Bytes):
             target = targets[name]
             operation = mlir.Operation(target, operands, kinds, attributes, None, place)
             if target == CAST and _same_tensors(operands, kinds):
-                operation.results = operands  # between VHLO and another dialect, where our types are the same
+                # a cast between VHLO and another dialect, whose types are the same here
+                operation.results = operands
             else:
                 block.operations.append(operation)
             if kinds and frame.stop > frame.base:
@@ -175,7 +180,7 @@ class BytecodeOperations(Bytes):
                 return child
         if frame.operation.name == "func.func":
             last = block.operations[-1]
-            if last.name == "stablehlo.return":  # VHLO has one `return` for both
+            if last.name == "stablehlo.return":  # VHLO has one `return` for functions and regions
                 last.name = "func.return"
         return None
 
@@ -201,9 +206,11 @@ class BytecodeOperations(Bytes):
         return operands
 
     def _rest(self, frame: _Frame, operation: mlir.Operation, mask: int) -> _Frame | None:
-        """The parts that few operations have; returns the frame of its regions."""
+        """Reads the parts that few operations have; returns the frame of the operation's regions, None
+        without regions.
+        """
         if mask & SUCCESSORS:
-            raise BadBytes(f"{operation.name} with successor blocks")
+            raise BadBytes(f"{operation.name} with successor blocks, which are not supported")
         if mask & USES and self.version >= USE_LISTS:
             self._skip_uses(len(operation.results))
         if not mask & REGIONS:
@@ -221,8 +228,8 @@ class BytecodeOperations(Bytes):
     # ---- Attributes
 
     def _attributes(self, key: tuple[int, int, int]) -> dict[str, Any]:
-        """The attributes of an operation, given its name, dictionary and properties (the last two -1 when
-        absent).
+        """The attributes of an operation. `key` has the numbers of its name, dictionary and properties, -1
+        for a missing dictionary or missing properties.
         """
         attributes = self._known.get(key)
         if attributes is None:
@@ -254,7 +261,7 @@ class BytecodeOperations(Bytes):
 
     def _properties(self, operation: str, index: int) -> dict[str, Any]:
         if index >= len(self.properties):
-            raise BadBytes(f"properties {index} of {len(self.properties)}")
+            raise BadBytes(f"properties {index}, but there are only {len(self.properties)}")
         forms = vhlo.FORMS.get(operation) or FORMS.get(operation, [])
         for form in forms:
             found = self._form(form, copy(self.properties[index]))
@@ -263,7 +270,7 @@ class BytecodeOperations(Bytes):
         raise BadBytes(f"properties of {operation} in a form that is not known")
 
     def _form(self, form: tuple[AttributeRecord, ...], place: Bytes) -> dict[str, Any] | None:
-        """The attributes in this form; None when it does not consume all bytes."""
+        """Reads attributes in this form; returns None if the form does not consume all bytes of `place`."""
         found: dict[str, int] = {}
         sizes: dict[str, Any] = {}
         for attribute in form:
@@ -280,8 +287,8 @@ class BytecodeOperations(Bytes):
         return {name: self.entries.attribute(index) for name, index in found.items()} | sizes
 
     def _segment_sizes(self, place: Bytes) -> mlir.DenseArray:
-        """The sizes of the two segments of operands or results. Older versions have an attribute, newer ones
-        integers: all of them, or the non-zero ones with their positions in the low bits.
+        """Reads the sizes of the two segments of operands or results. Older versions have an attribute, newer
+        ones integers: all of them, or the non-zero ones with their positions in the low bits.
         """
         header = place.varint()
         if self.version < SEGMENT_SIZES:
@@ -298,7 +305,7 @@ class BytecodeOperations(Bytes):
 
 
 def _same_tensors(values: list[mlir.Value], kinds: list[mlir.Type]) -> bool:
-    """Whether types agree; compares only types that are cheap to compare."""
+    """Whether values have these types; only types that are cheap to compare count as equal."""
     return len(values) == len(kinds) and all(
         value.type is kind
         or isinstance(kind, mlir.TokenType)

@@ -1,4 +1,6 @@
-"""A bytecode file: sections, strings, dialects and operations by name, entries, properties, resources."""
+"""Reads a bytecode file: sections, strings, dialects and operations by name, entries, properties,
+resources.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ from axla.stablehlo.bytecode.wire import BadBytes, Bytes, bounded
 
 MAGIC = b"ML\xefR"
 NEWEST = 6  # version of MLIR's bytecode
-DIALECT_VERSIONS, NAME_COUNT, REGISTERED = 1, 4, 5  # versions that brought them
+DIALECT_VERSIONS, NAME_COUNT, REGISTERED = 1, 4, 5  # the versions that introduced them
 ENCODINGS: Dialects = {
     "builtin": (builtin.ATTRIBUTES, builtin.TYPES), "vhlo": (vhlo.ATTRIBUTES, vhlo.TYPES),
     "stablehlo": (native.ATTRIBUTES, native.TYPES), "chlo": (native.CHLO_ATTRIBUTES, {}),
@@ -21,9 +23,8 @@ ENCODINGS: Dialects = {
 
 
 def read(data: bytes) -> mlir.Source:
-    """The module in a portable artifact (VHLO of any version) or plain bytecode, as current StableHLO.
-
-    `version` of the result is the producer named in the file, such as `StableHLO_v1.9.0`.
+    """Reads a portable artifact (VHLO of any version) or plain bytecode; returns the module as current
+    StableHLO. `version` of the result is the producer that the file names, such as `StableHLO_v1.9.0`.
     """
     reader = _Reader(bytes(data))
     try:
@@ -32,7 +33,7 @@ def read(data: bytes) -> mlir.Source:
     except BadBytes as error:
         message = str(error)[:400]
     except IndexError:
-        message = "it ends in the middle of something"
+        message = "the file ends too early"
     raise ParseError(f"bytecode, at byte {reader.where()}: {message}")
 
 
@@ -46,8 +47,8 @@ class _Reader:
         self.operations: BytecodeOperations | None = None
 
     def where(self) -> int:
-        """The last position read, for messages: that of an entry decoded for an operation is later than the
-        operation's.
+        """The position for error messages: that of the last entry decoded or, before the first one, that of
+        the section being read.
         """
         if self.entries and self.entries.at:
             return self.entries.at
@@ -86,7 +87,7 @@ class _Reader:
         while self.place.at < len(self.data):
             kind, section = self.place.section()
             if kind in self.sections or kind > wire.PROPERTIES:
-                why = "not known" if kind > wire.PROPERTIES else "there twice"
+                why = "not known" if kind > wire.PROPERTIES else "present twice"
                 raise BadBytes(f"section {kind}, which is {why}")
             self.sections[kind] = section
         for kind in (wire.STRINGS, wire.DIALECTS, wire.ENTRIES, wire.ENTRY_SIZES, wire.IR_SECTION):
@@ -94,16 +95,18 @@ class _Reader:
                 raise BadBytes(f"no section {kind}")
 
     def _section(self, kind: int) -> Bytes:
-        """Starts reading a section."""
+        """Starts reading a section; returns the position at its begin."""
         self.place = self.sections[kind]
         return self.place
 
     def _strings(self) -> list[str]:
-        """Reads strings: their sizes including the zero byte, last string first, then all characters."""
+        """Reads the strings. The section has their sizes with the final zero byte, the last string first,
+        then all characters.
+        """
         place = self._section(wire.STRINGS)
         sizes = place.several(place.varint, "strings")
         if place.at + sum(sizes) != place.end or 0 in sizes:
-            raise BadBytes(f"strings of {sum(sizes)} bytes in {place.end - place.at}")
+            raise BadBytes(f"strings of {sum(sizes)} bytes in a section with {place.end - place.at}")
         strings, at = [], place.at
         for size in reversed(sizes):
             strings.append(self.data[at : at + size - 1].decode("utf-8", "surrogateescape"))
@@ -111,7 +114,7 @@ class _Reader:
         return strings
 
     def _dialects(self, entries: Entries) -> tuple[list[str], list[tuple[str, bool]]]:
-        """Reads dialects, and the names of operations with whether they were registered."""
+        """Reads the dialects, and the names of operations, each with whether the operation was registered."""
         place = self._section(wire.DIALECTS)
         dialects: list[str] = []
         for _ in range(place.count("dialects")):
@@ -134,11 +137,13 @@ class _Reader:
     def _dialect(self, dialects: list[str]) -> str:
         index = self.place.varint()
         if index >= len(dialects):
-            raise BadBytes(f"dialect {index} of {len(dialects)}")
+            raise BadBytes(f"dialect {index}, but there are only {len(dialects)}")
         return dialects[index]
 
     def _entry_spans(self, entries: Entries, dialects: list[str]) -> None:
-        """The position of each attribute and type: sizes, in groups by dialect, attributes before types."""
+        """Finds the position of each attribute and type. The section has their sizes in groups by dialect,
+        attributes before types.
+        """
         place, contents = self._section(wire.ENTRY_SIZES), self.sections[wire.ENTRIES]
         attributes, types = place.varint(), place.varint()
         bounded(attributes + types, place.end - place.at, "attributes and types")
@@ -151,7 +156,7 @@ class _Reader:
                     spans.append((at, at + size, dialect, encoded))
                     at += size
         if at > contents.end or place.at != place.end:
-            raise BadBytes(f"attributes and types of {at} bytes where there are {contents.end}")
+            raise BadBytes(f"attributes and types up to byte {at}, but their section ends at {contents.end}")
         entries.grow(spans, attributes)
 
     def _properties(self) -> list[Bytes]:
@@ -167,7 +172,7 @@ class _Reader:
         return found
 
     def _resources(self, entries: Entries) -> dict[str, bytes]:
-        """The blobs of the dialects; their keys, by number, are put into `entries`."""
+        """Reads the blobs of all resources; puts their keys, by number, into `entries`."""
         if wire.RESOURCE_SIZES not in self.sections or wire.RESOURCES not in self.sections:
             return {}
         place, contents = self._section(wire.RESOURCE_SIZES), self.sections[wire.RESOURCES]
@@ -188,6 +193,6 @@ class _Reader:
 
 
 def _blob(place: Bytes) -> bytes:
-    """The bytes of a blob, which are the last of its entry, after alignment, size and padding."""
+    """The bytes of a blob. They are the end of a resource, after the alignment, the size and padding."""
     place.varint()
     return place.data[place.end - place.count("bytes of a blob") : place.end]

@@ -1,4 +1,4 @@
-"""Attributes of the dialect sdy, decoded by their codes to their text form."""
+"""Decodes the attributes of the dialect sdy to their text."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from axla.stablehlo.bytecode.builtin import text, wrong
 from axla.stablehlo.bytecode.entries import Encoding
 from axla.stablehlo.bytecode.wire import BadBytes
 
-Parts = tuple[Any, ...]  # attributes of sdy that stand within another
+Parts = tuple[Any, ...]  # sdy attributes inside another attribute
 LONGEST = 1 << 20
 _NAME = re.compile(r"sdy[.<]\w+")
 
 
 def _body(attribute: Any) -> str:
-    """The text of an sdy attribute without its name, as in another attribute."""
+    """The text of an sdy attribute inside another attribute, where it has no name."""
     if isinstance(attribute, mlir.OpaqueAttr) and (found := _NAME.match(attribute.text)):
         return attribute.text[found.end() :].lstrip()
     raise wrong(attribute, "a part of a sharding")
@@ -54,7 +54,7 @@ def _sharding(
         parts.append(f"replicated={{{_bodies(replicated)}}}")
     if unreduced:
         if not 0 <= op < len(_REDUCTIONS):
-            raise BadBytes(f"reduction {op} of a sharding")
+            raise BadBytes(f"reduction {op} of a sharding, which does not exist")
         parts.append(f"unreduced={_REDUCTIONS[op]}{{{_bodies(unreduced)}}}")
     return _of("sharding", f"<{', '.join(parts)}>")
 
@@ -63,7 +63,7 @@ _REDUCTIONS = ("", "max", "min")
 
 
 def _factor(index: int) -> str:
-    """The name of a factor: i, j, ... z, then z_1, z_2..."""
+    """The name of the factor with this index: i, j, ... z, then z_1, z_2..."""
     return chr(ord("i") + index) if index <= 17 else f"z_{index - 17}"
 
 

@@ -1,4 +1,4 @@
-"""MLIR values decoded from the bytes of their elements, and structured attributes of StableHLO from their
+"""Decodes MLIR values from the bytes of their elements, and structured attributes of StableHLO from their
 fields.
 """
 
@@ -15,12 +15,12 @@ from axla.stablehlo.bytecode.entries import Encoding
 from axla.stablehlo.bytecode.wire import BadBytes, Bytes
 from axla.stablehlo.text.dense import BadElements, from_bytes
 
-_FIRST = {"rng_distribution": 1}  # the number of the first value, where it is not 0
+_FIRST = {"rng_distribution": 1}  # the code of the first value, where it is not 0
 
 
 def encodings(mnemonics: str, fields: dict[str, str], dialect: str = "stablehlo") -> dict[int, Encoding]:
-    """Decoders for the structures and enumerations of a dialect. `mnemonics` lists them in the order of their
-    codes, "-" for other codes; `fields` gives the encoding of each kind of field.
+    """The encodings of the structures and enumerations of a dialect. `mnemonics` lists them in the order of
+    their codes, "-" for other codes; `fields` has the encoding of each kind of field.
     """
     return {
         code: _enumeration(mnemonic, dialect) if mnemonic in ENUMERATIONS else _structure(mnemonic, fields)
@@ -54,12 +54,12 @@ def _enumeration(mnemonic: str, dialect: str) -> Encoding:
 
 
 def bounds(sizes: tuple[int, ...]) -> mlir.StructAttr:
-    """The encoding attribute with upper bounds of dynamic sizes."""
+    """The attribute of a tensor type that has the upper bounds of its dynamic sizes."""
     return mlir.StructAttr("bounds", {"bounds": shape(sizes)})
 
 
 def shape(sizes: tuple[int, ...]) -> tuple[int | None, ...]:
-    """The sizes of a tensor type; the smallest 64-bit integer stands for `?`."""
+    """The sizes of a tensor type; the smallest 64-bit integer stands for `?`, which is None here."""
     if any(-(1 << 63) < size < 0 for size in sizes):
         raise BadBytes(f"a shape with negative sizes: {sizes}")
     return tuple([None if size < 0 else size for size in sizes])
@@ -71,14 +71,14 @@ _ELEMENTS = (
 
 
 def tensor(sizes: tuple[int, ...], element: mlir.Type, encoding: Any = None) -> mlir.TensorType:
-    """A ranked tensor type."""
+    """Makes a ranked tensor type; raises BadBytes if a tensor cannot have such elements."""
     if not isinstance(element, _ELEMENTS):
-        raise BadBytes(f"a tensor of elements of the type {element}")
+        raise BadBytes(f"a tensor with elements of the type {element}")
     return mlir.TensorType(shape(sizes), element, encoding)
 
 
 def storage(element: mlir.Type) -> dtypes.DType:
-    """The NumPy type of elements in memory."""
+    """The element type as it is stored in NumPy arrays; raises BadBytes if there is none."""
     try:
         return mlir.stored(element)
     except ValueError as error:
@@ -86,9 +86,9 @@ def storage(element: mlir.Type) -> dtypes.DType:
 
 
 def dense(kind: mlir.Type, data: bytes) -> mlir.DenseElements:
-    """A `dense<...>` attribute from the bytes of its elements, or of one element for all."""
+    """Makes a `dense<...>` attribute from the bytes of its elements, or of one element for all."""
     if not isinstance(kind, mlir.TensorType) or kind.sizes is None:
-        raise BadBytes(f"dense elements of the type {kind}")
+        raise BadBytes(f"dense elements of the type {kind}, wanted a ranked tensor")
     try:
         return mlir.DenseElements(kind, from_bytes(data, storage(kind.element), kind.sizes))
     except BadElements as error:
@@ -96,7 +96,7 @@ def dense(kind: mlir.Type, data: bytes) -> mlir.DenseElements:
 
 
 def dense_array(element: mlir.Type, count: int, data: bytes) -> mlir.DenseArray:
-    """A dense array attribute from its bytes."""
+    """Makes a dense array attribute from its bytes."""
     held = storage(element)
     if len(data) != count * held.itemsize:
         raise BadBytes(f"{len(data)} bytes for {count} elements of {element}")
@@ -104,7 +104,9 @@ def dense_array(element: mlir.Type, count: int, data: bytes) -> mlir.DenseArray:
 
 
 def _bits(width: int, data: bytes) -> int:
-    """The bits of a number of known width: one byte up to 8 bits, a signed integer up to 64, else words."""
+    """Reads the bits of a number of this width: one byte up to 8 bits, a signed integer up to 64 bits, else
+    64-bit words.
+    """
     place = Bytes(data)
     if width <= 8:
         value = place.byte()
@@ -119,18 +121,18 @@ def _bits(width: int, data: bytes) -> int:
 
 
 def integer(kind: mlir.Type, data: bytes) -> Any:
-    """An IntegerAttr, or a bool for i1."""
+    """Makes an integer attribute from its bytes; a bool for i1."""
     if isinstance(kind, mlir.IndexType):
         return mlir.integer_of(_bits(64, data), kind)
     if isinstance(kind, mlir.IntegerType) and 0 < kind.width <= 4096:
         return mlir.integer_of(_bits(kind.width, data), kind)
-    raise BadBytes(f"an integer of the type {kind}")
+    raise BadBytes(f"an integer attribute of the type {kind}")
 
 
 def floating(kind: mlir.Type, data: bytes) -> mlir.FloatAttr:
-    """A float attribute from its bits."""
+    """Makes a float attribute from the bytes of its bits."""
     if not isinstance(kind, mlir.FloatType):
-        raise BadBytes(f"a float of the type {kind}")
+        raise BadBytes(f"a float attribute of the type {kind}")
     if kind.name == "tf32":  # the upper bits of f32; NumPy has no such type
         bits = (_bits(19, data) << 13).to_bytes(4, "little")
         return mlir.FloatAttr(np.frombuffer(bits, np.float32)[0].astype(np.float64), kind)

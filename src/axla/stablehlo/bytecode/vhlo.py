@@ -1,9 +1,10 @@
-"""VHLO: codes of attributes and types, and the conversion of operations of each version to current StableHLO.
+"""VHLO: the codes of its attributes and types, and the conversion of its operations, of each version, to
+current StableHLO.
 
-VHLO writes out every attribute. In the conversion, attributes with default values are dropped, dimension
-numbers are combined to one structured attribute, and tensors of integers become arrays where StableHLO has
-arrays. A later version of an operation only adds attributes (absent means default) or operands (one operand
-became any number), except that `dynamic_conv` lost an operand.
+VHLO writes out every attribute. The conversion drops attributes with default values, combines dimension
+numbers to one structured attribute, and turns tensors of integers into arrays where StableHLO has arrays. A
+later version of an operation only adds attributes (absent means default) or operands (one operand became any
+number); as the only exception, `dynamic_conv` lost an operand.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ mesh
 """,
     _FIELDS,
 ) | {2: ("v", _boolean), 5: ("v", _api_version), 18: ("S", values.bounds), 23: ("aa", _mesh_axes)}
-# Those that are as in the builtin dialect, but for their codes.
+# Attributes that are encoded as in the builtin dialect, under other codes.
 ATTRIBUTES |= {
     code: builtin.ATTRIBUTES[other] for code, other in {1: 0, 6: 1, 8: 9, 9: 8, 14: 2, 15: 18, 17: 6}.items()
 }
@@ -93,16 +94,16 @@ TYPES |= {
 }
 
 _STABLEHLO = {record.short: record for name, record in OPERATIONS.items() if name.startswith("stablehlo.")}
-# Structured attributes, whose fields are attributes of their own here: names and mnemonics.
+# Structured attributes, whose fields are separate attributes in VHLO: names and mnemonics.
 _STRUCTURED = {
     name: {a.name: a.kind[1:] for a in record.attributes if a.kind[0] == "#" and a.kind != "#channel_handle"}
     for name, record in _STABLEHLO.items()
 }
-_ONLY_FIRST = {"dynamic_conv": ["padding"]}  # what is not an attribute any more
+_ONLY_FIRST = {"dynamic_conv": ["padding"]}  # attributes of the first version only
 
 
 def _of_version(record: Record, version: int) -> tuple[str, ...]:
-    """The attributes in property order, with structured ones replaced by their fields."""
+    """The attributes of a version in property order. Structured attributes are replaced by their fields."""
     found = _ONLY_FIRST.get(record.short, []) if version == 1 else []
     for attribute in record.attributes:
         fields = [attribute.name]
@@ -129,20 +130,20 @@ INHERENT: dict[str, tuple[str, ...]] = {
     for name, record in _STABLEHLO.items()
     for version in range(1, versions(record) + 1)
 }
-"""`vhlo.gather_v1` -> its attributes."""
+"""The attributes of each operation and version, such as `vhlo.gather_v1`."""
 FORMS = {
     name: [tuple(AttributeRecord(attribute, "any", "") for attribute in attributes)]
     for name, attributes in INHERENT.items()
 }
 _FUNCTIONS = {"vhlo.func_v1": "func.func", "vhlo.call_v1": "func.call"}
 TARGETS = {name: _FUNCTIONS.get(name, f"stablehlo.{name[5:-3]}") for name in INHERENT}
-"""The operation's name today."""
+"""The current name of each operation."""
 
-# ---- Attributes with another form
+# ---- Attributes that StableHLO has in another form
 
 
 def _numbers(attribute: Any) -> tuple[Any, ...]:
-    """The elements of a small tensor."""
+    """The elements of a small tensor of integers."""
     if not isinstance(attribute, mlir.DenseElements):
         raise wrong(attribute, "a tensor of integers")
     count = math.prod(attribute.type.sizes or ())
@@ -186,8 +187,8 @@ CONVERTED: dict[str, Callable[[Any], Any]] = {"callee": _symbol} | {
 
 
 def _structure(mnemonic: str, attributes: dict[str, Any]) -> mlir.StructAttr | None:
-    """Combines the attributes that are fields of a structure, and removes them; a list that the version did
-    not have is empty. None for an unspecified dot algorithm.
+    """Combines the attributes that are fields of a structure, and removes them. A list that this version does
+    not have is empty. Returns None for an unspecified dot algorithm.
     """
     fields = {name: _field(kind, attributes.pop(name, ())) for name, kind in STRUCTURES[mnemonic].items()}
     said = any(not isinstance(field, mlir.NoneType) and field != () for field in fields.values())
@@ -201,8 +202,8 @@ def _field(kind: str, attribute: Any) -> Any:
 
 
 def today(operation: str, attributes: dict[str, Any]) -> dict[str, Any]:
-    """The attributes of, say, `vhlo.gather_v1` as those of `stablehlo.gather`; discardable attributes are
-    kept.
+    """Converts the attributes of, say, `vhlo.gather_v1` to those of `stablehlo.gather`; discardable
+    attributes are kept.
     """
     inherent = INHERENT[operation]
     missing = [name for name in inherent if name not in attributes]
@@ -211,7 +212,8 @@ def today(operation: str, attributes: dict[str, Any]) -> dict[str, Any]:
     name, record = operation[5:-3], OPERATIONS[TARGETS[operation]]
     defaults = {a.name: a.default for a in record.attributes if a.default}
     gone = [n for n, default in defaults.items() if n in attributes and is_default(default, attributes[n])]
-    gone += [value.name for value in record.operands]  # an attribute before it was an operand
+    # older versions have attributes with the names of operands
+    gone += [value.name for value in record.operands]
     own = {n: attributes[n] for n in inherent if n not in gone}
     others = {n: value for n, value in attributes.items() if n not in inherent}
     if name == "custom_call" and own["operand_layouts"] == () == own["result_layouts"]:

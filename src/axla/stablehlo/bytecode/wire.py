@@ -1,4 +1,4 @@
-"""The integers of MLIR bytecode, a position in the bytes, and the error for malformed bytes."""
+"""The encoding of integers in MLIR bytecode, a position in the bytes, and the error for malformed bytes."""
 
 from __future__ import annotations
 
@@ -14,12 +14,13 @@ RESOURCES, RESOURCE_SIZES, VERSIONS, PROPERTIES = range(5, 9)
 
 
 class BadBytes(Exception):
-    """BadBytes bytes; `read` adds the position and turns it into a ParseError."""
+    """The bytes are malformed. `read` adds the position and turns this into a ParseError."""
 
 
 def varint(data: bytes, at: int) -> tuple[int, int]:
-    """The integer at `at` and the position after it. The number of trailing zeros in the first byte is the
-    number of bytes that follow; a first byte of zero is followed by eight. IndexError past the end.
+    """Decodes the integer at position `at`; returns it and the position after it. The number of trailing
+    zeros in the first byte is the number of bytes that follow; eight bytes follow a first byte of zero.
+    Raises IndexError past the end.
     """
     first = data[at]
     if first & 1:
@@ -39,15 +40,17 @@ def varint(data: bytes, at: int) -> tuple[int, int]:
 
 
 def bounded(count: int, room: int, what: str) -> int:
-    """`count`, if that many things fit in `room` bytes; else BadBytes."""
+    """Returns `count` if so many things fit in `room` bytes, else raises BadBytes; `what` names the
+    things.
+    """
     if count > room:
         raise BadBytes(f"{count} {what} in {room} bytes")
     return count
 
 
 class Bytes:
-    """A position in the data and the end of the part being read. Each method reads one thing and advances;
-    IndexError past the end of the data.
+    """A position in the data, and the end of the part being read. Each method reads one value and moves the
+    position; it raises IndexError past the end of the data.
     """
 
     __slots__ = ("data", "at", "end")
@@ -73,30 +76,30 @@ class Bytes:
         return value >> 1 ^ -(value & 1)
 
     def double(self) -> float:
-        """Reads a float of 64 bits, which stands as a signed integer of the same bits."""
+        """Reads a float of 64 bits, which is encoded as a signed integer with the same bits."""
         return struct.unpack("<d", (self.signed() & (1 << 64) - 1).to_bytes(8, "little"))[0]
 
     def flagged(self, has_flag: bool, otherwise: bool) -> tuple[int, bool]:
-        """Reads an integer, and the flag that newer versions have in its lowest bit."""
+        """Reads an integer and a flag: with `has_flag` it is the lowest bit, else it is `otherwise`."""
         value = self.varint()
         return (value >> 1, bool(value & 1)) if has_flag else (value, otherwise)
 
     def count(self, what: str) -> int:
-        """Reads a count of things, each of which takes at least a byte."""
+        """Reads a count of things, which `what` names; each takes at least a byte."""
         return bounded(self.varint(), self.end - self.at, what)
 
     def several(self, read: Callable[[], T], what: str = "entries") -> tuple[T, ...]:
-        """Reads a count, then so many entries; `what` names them in errors."""
+        """Reads a count, then that many entries with `read`; `what` names them in errors."""
         return tuple([read() for _ in range(self.count(what))])
 
     def blob(self) -> bytes:
-        """Reads a size, then so many bytes."""
+        """Reads a size, then that many bytes."""
         size = self.count("bytes of data")
         self.at += size
         return self.data[self.at - size : self.at]
 
     def section(self) -> tuple[int, Bytes]:
-        """The kind of a section and its contents."""
+        """Reads a section; returns its kind and its contents."""
         kind, size = self.byte(), self.varint()
         if kind & 128:
             alignment = self.varint()

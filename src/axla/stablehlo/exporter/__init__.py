@@ -1,8 +1,9 @@
-"""Exports a Module as StableHLO: a table from op name to a function that makes operations.
+"""Exports a Module as StableHLO: for each opcode a table has a function that makes the operations.
 
-`scope.py` has blocks, functions, regions and tuples; `types.py` types and attributes; `plain.py` the ops that
-follow their records; `arrays.py`, `control.py` and `collectives.py` the others. Ops that StableHLO and CHLO
-do not have are expanded first, by the passes that code generation uses too.
+`scope.py` has blocks, functions, regions and tuples, `types.py` of the parent package types and attributes.
+`plain.py` exports the ops for which their records are enough; `arrays.py`, `control.py` and `collectives.py`
+export the others. Ops that StableHLO and CHLO do not have are expanded first, by the passes that code
+generation uses too.
 """
 
 from __future__ import annotations
@@ -36,18 +37,20 @@ _PASSES = (*EXPANDERS, Pass("smallest-decomposer", "expand.topk:smallest_decompo
 
 
 def _expansion(inst: Instruction) -> str | None:
-    """The pass that expands an op which StableHLO does not have."""
+    """The name of the pass that expands an op which StableHLO does not have; None if there is no such
+    pass.
+    """
     if isinstance(inst.op, TopK) and inst.op.largest:
         return None
     return "op-expander" if hasattr(inst.op, "expand") else _EXPANSIONS.get(inst.opcode)
 
 
 def export_source(module: Module) -> mlir.Source:
-    """The module as StableHLO operations; the module is not changed.
+    """Converts a module to StableHLO operations; the module is not changed.
 
     Arguments and results of @main are arrays and tokens: the leaves of the entry's parameters and result.
-    UnsupportedError names the first op that has neither an equivalent nor an expansion; VerifyError for an
-    invalid module.
+    Raises VerifyError for an invalid module, and UnsupportedError, with the name of the op, if an op has
+    neither an equivalent nor an expansion.
     """
     verify(module)
     wanted = {_expansion(i) for c in module.computations for i in c.instructions} - {None}
@@ -81,8 +84,8 @@ def _export(module: Module) -> mlir.Source:
 
 
 def _entry(exporter: Exporter) -> mlir.Operation:
-    """The function @main: its arguments are the leaves of the parameters, its results the leaves of the
-    root.
+    """Makes the function @main: its arguments are the leaves of the entry's parameters, its results the
+    leaves of the root.
     """
     entry, config = exporter.module.entry, exporter.module.config
     layout = config.entry_layout or entry.program_shape
@@ -109,14 +112,14 @@ def _entry(exporter: Exporter) -> mlir.Operation:
 
 
 def _argument(exporter: Exporter, parameter: int, index: tuple[int, ...]) -> int:
-    """The number of the argument for a leaf of a parameter."""
+    """The number of the argument of @main for a leaf of a parameter."""
     shapes = [p.shape for p in exporter.module.entry.parameters]
     before = sum(1 for s in shapes[:parameter] for _ in s.leaves())
     return before + leaf_number(shapes[parameter], index)
 
 
 def _layout_mode(shape: AnyShape) -> dict[str, Any]:
-    """The order of an array's dimensions in memory, where it is not row-major."""
+    """The attribute with the order of an array's dimensions in memory; none if the order is row-major."""
     if not isinstance(shape, Shape) or shape.layout.minor_to_major == shape.logical.layout.minor_to_major:
         return {}
     return {"mhlo.layout_mode": f"{{{','.join(map(str, shape.layout.minor_to_major))}}}"}

@@ -1,4 +1,4 @@
-"""Ops on arrays, and tuples, that do not follow their records."""
+"""Exports ops on arrays, and on tuples, for which their records are not enough."""
 
 from __future__ import annotations
 
@@ -43,20 +43,22 @@ def _bitcast_convert(scope: ExportScope, inst: Instruction, op: Op) -> Tree:
 
 
 def bits(scope: ExportScope, value: mlir.Value, source: Shape, result: Shape) -> mlir.Value:
-    """The bits of a value as another element type. A pred is a byte in HLO, a bit in StableHLO."""
+    """Reinterprets the bits of a value as another element type. A pred is a byte in HLO, a bit in
+    StableHLO.
+    """
     of, to = source.dtype, result.dtype
     if of is to:
         return value
     if of.is_pred or to.is_pred:
         if of.bits != to.bits or not (of.is_integer or to.is_integer):
-            raise UnsupportedError(f"bits of {of} as {to}")
+            raise UnsupportedError(f"the bits of {of} cannot be read as {to}")
         return scope.add("stablehlo.convert", (value,), result)
     return scope.add("stablehlo.bitcast_convert", (value,), result)
 
 
 def _bitcast(scope: ExportScope, inst: Instruction, op: Op) -> Tree:
-    """The memory of the operand as another shape: transposed to memory order, reinterpreted, transposed to
-    the new order.
+    """Exports a bitcast, the memory of the operand with another shape: transposes the operand to memory
+    order, reinterprets it, and transposes it to the dimension order of the result.
     """
     source, result = inst.operands[0].shape, inst.shape
     if not isinstance(source, Shape) or not isinstance(result, Shape) or source.is_dynamic:
@@ -95,7 +97,9 @@ def _reshaped(scope: ExportScope, value: mlir.Value, shape: Shape, wanted: Shape
 def _dynamic_slice(
     scope: ExportScope, inst: Instruction, op: hlo.DynamicSlice | hlo.DynamicUpdateSlice
 ) -> Tree:
-    """Start indices are scalars here; an older form of HLO has them as one vector."""
+    """Exports a dynamic slice or its update. Start indices are scalars in StableHLO; an older form of HLO has
+    them as one vector.
+    """
     first = 1 if isinstance(op, hlo.DynamicSlice) else 2
     operands, indices = scope.ones(inst)[:first], scope.ones(inst)[first:]
     if indices and array(inst.operands[first].shape).rank:
@@ -115,7 +119,7 @@ def _dynamic_reshape(scope: ExportScope, inst: Instruction, op: Op) -> Tree:
 
 
 def _map(scope: ExportScope, inst: Instruction, op: hlo.Map) -> Tree:
-    """A map; HLO may omit the dimensions, which are all of them."""
+    """Exports a map; HLO may omit the dimensions, which must be all dimensions."""
     return written(scope, inst, op, dimensions=numbers(range(array(inst.shape).rank)))
 
 
@@ -126,8 +130,8 @@ def _dot(scope: ExportScope, inst: Instruction, op: hlo.Dot) -> Tree:
 
 
 def _factors(scope: ExportScope, inst: Instruction) -> list[mlir.Value]:
-    """The operands of a product: integers multiplied with floats are converted, and operands of convolutions
-    get one type.
+    """The operands of a product. Integers become floats if the result is a float, and the operands of a
+    convolution get one type.
     """
     result, types = array(inst.shape).dtype, {array(o.shape).dtype for o in inst.operands}
     differ = len(types) > 1 and inst.opcode == "convolution"
@@ -143,7 +147,7 @@ def _factors(scope: ExportScope, inst: Instruction) -> list[mlir.Value]:
 
 def _convolution(scope: ExportScope, inst: Instruction, op: hlo.Convolution) -> Tree:
     if op.convolution_kind is not None or op.sparsity_config is not None:
-        raise UnsupportedError("a convolution of a kind, or with sparsity_config")
+        raise UnsupportedError("a convolution with convolution_kind or sparsity_config")
     return written(scope, inst, op, _factors(scope, inst))
 
 
@@ -154,7 +158,7 @@ def _rng(scope: ExportScope, inst: Instruction, op: hlo.Rng) -> Tree:
 
 def _rng_bit_generator(scope: ExportScope, inst: Instruction, op: hlo.RngBitGenerator) -> Tree:
     if not isinstance(inst.shape, TupleShape):
-        raise UnsupportedError("rng-bit-generator: the bits alone, without the state")
+        raise UnsupportedError("its result is the bits alone, without the state")
     return written(scope, inst, op)
 
 

@@ -1,4 +1,4 @@
-"""Collectives. Where HLO takes several arrays and StableHLO one, each array becomes an operation."""
+"""Exports collectives. Where HLO takes several arrays and StableHLO one, each array becomes an operation."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from axla.stablehlo.exporter.scope import ExportRule, ExportScope, Tree
 
 def _all_reduce(scope: ExportScope, inst: Instruction, op: hlo.AllReduce | hlo.AllReduceStart) -> Tree:
     if len(op.to_apply.parameters) != 2:
-        raise UnsupportedError("a region of several element types")
+        raise UnsupportedError("its region combines several arrays at once")
     return written(scope, inst, op, opcode="all-reduce")
 
 
@@ -36,7 +36,7 @@ def _all_to_all(scope: ExportScope, inst: Instruction, op: hlo.AllToAll) -> Tree
     attributes = said(inst, op)
     at = attributes["split_dimension"]
     attributes = {"split_dimension": at, "concat_dimension": at, "split_count": number(count), **attributes}
-    if not groups:  # MLIR's verifier divides by the size of a group: everyone is written out
+    if not groups:  # MLIR's verifier divides by the size of a group, so a group of all members is written out
         attributes["replica_groups"] = matrix([range(count)])
     if by_operands:
         return _parts_to_all(scope, inst, attributes)
@@ -44,7 +44,7 @@ def _all_to_all(scope: ExportScope, inst: Instruction, op: hlo.AllToAll) -> Tree
 
 
 def _parts_to_all(scope: ExportScope, inst: Instruction, attributes: dict[str, Any]) -> Tree:
-    """An all-to-all with an operand for each member, as the rows of one array."""
+    """Exports an all-to-all with an operand for each member: the operands become the rows of one array."""
     shape, count = array(inst.operands[0].shape), len(inst.operands)
     row, rows = shape.with_dims([1, *shape.dims]), shape.with_dims([count, *shape.dims])
     lines = [scope.add("stablehlo.reshape", (value,), row) for value in scope.ones(inst)]
@@ -59,7 +59,9 @@ def _parts_to_all(scope: ExportScope, inst: Instruction, attributes: dict[str, A
 
 
 def _to_root(scope: ExportScope, inst: Instruction, op: Any) -> Tree:
-    """A broadcast from, or a reduction to, one member, which may be given by an operand."""
+    """Exports a broadcast from a root member, or a reduction to it. The last operand may have the root's
+    position in its group.
+    """
     rows = [[value] for value in scope.ones(inst)]
     if op.has_dynamic_root:
         *rows, (root,) = rows
@@ -78,7 +80,7 @@ def _permute(scope: ExportScope, inst: Instruction, op: Paired, shape: AnyShape 
 
 
 def _ragged_all_to_all(scope: ExportScope, inst: Instruction, op: Any) -> Tree:
-    """The custom call that XLA uses for this op."""
+    """Exports a ragged-all-to-all as the custom call that XLA uses for it."""
     config: dict[str, Any] = {"replica_groups": matrix(op.replica_groups.groups)}
     if op.channel_id:
         config["channel_id"] = number(op.channel_id)

@@ -1,4 +1,4 @@
-"""Calls, loops, branches, barriers, custom calls."""
+"""Exports calls, loops, branches, barriers, custom calls, asynchronous ops and transfers."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ def _fusion(scope: ExportScope, inst: Instruction, op: hlo.Fusion) -> Tree:
 
 
 def _of_leaves(scope: ExportScope, inst: Instruction, op: Op) -> Tree:
-    """The operation that the record gives, on the leaves of the operands."""
+    """Exports the operation that the op's record names, on the leaves of the operands."""
     return written(scope, inst, op, _operand_leaves(scope, inst))
 
 
 def _conditional(scope: ExportScope, inst: Instruction, op: hlo.Conditional) -> Tree:
     index, *operands = inst.operands
-    for operand in operands:  # what nothing gave must stand before the regions that see it
+    for operand in operands:  # constants for missing leaves must be outside the regions that use them
         scope.values[operand] = scope.tree(operand.shape, iter(scope.leaves(operand)))
     pairs = zip(op.branches, operands, strict=True)
     regions = [scope.branch(branch, scope.values[operand]) for branch, operand in pairs]
@@ -66,7 +66,7 @@ def _barrier(scope: ExportScope, inst: Instruction, op: Op) -> Tree:
 
 
 def _add_dependency(scope: ExportScope, inst: Instruction, op: Op) -> Tree:
-    """A barrier on the operand and the token."""
+    """Exports an add-dependency as a barrier on the operand and the token."""
     types = [t for o in inst.operands for t in scope.exporter.leaf_types(o.shape)]
     found = scope.emit("stablehlo.optimization_barrier", _operand_leaves(scope, inst), types)
     return scope.tree(inst.shape, iter(found))
@@ -77,9 +77,9 @@ def _add_dependency(scope: ExportScope, inst: Instruction, op: Op) -> Tree:
 
 def _custom_call(scope: ExportScope, inst: Instruction, op: hlo.CustomCall) -> Tree:
     if op.result_layout_constraints:
-        raise UnsupportedError("a call whose operands are normalized")
+        raise UnsupportedError("result_layout_constraints, which StableHLO does not have")
     if any(isinstance(leaf, BufferShape) for leaf in op.shape.leaves()) and op.output_to_operand_aliasing:
-        raise UnsupportedError("a buffer that is an operand's memory")
+        raise UnsupportedError("a result buffer in the memory of an operand")
     attributes: dict[str, Any] = {
         "call_target_name": op.custom_call_target, "has_side_effect": op.custom_call_has_side_effect,
         "api_version": number(list(ApiVersion).index(op.api_version), I32),
@@ -126,13 +126,13 @@ def _layouts(operands: Sequence[AnyShape], results: Sequence[AnyShape]) -> dict[
     if any(isinstance(s, TupleShape) for s in shapes):
         if all(leaf is leaf.logical for s in shapes for leaf in s.leaves()):
             return {}
-        raise UnsupportedError("layouts of tuples")
+        raise UnsupportedError("operands or results that are tuples with layouts")
     orders = [s.layout.minor_to_major if isinstance(s, Shape) else () for s in shapes]
     dense = tuple(vector(order, INDEX) for order in orders)
     return {"operand_layouts": dense[: len(operands)], "result_layouts": dense[len(operands) :]}
 
 
-# Asynchronous operations run where they begin.
+# Asynchronous operations are exported where they start.
 
 
 def _async_start(scope: ExportScope, inst: Instruction, op: hlo.AsyncStart) -> Tree:
@@ -141,13 +141,13 @@ def _async_start(scope: ExportScope, inst: Instruction, op: hlo.AsyncStart) -> T
 
 
 def _contexts(scope: ExportScope, inst: Instruction) -> list[Tree]:
-    """Placeholders for the contexts after operands and results, which have no values."""
+    """The values for the contexts, after operands and results: None for each leaf."""
     return [scope.tree(shape, repeat(None)) for shape in tuple_of(inst).elements[2:]]
 
 
 def at_once(whole: Callable[..., Tree]) -> ExportRule:
-    """Exports the start of an asynchronous op by the rule of the op it starts, as (operands, result,
-    contexts).
+    """Makes a rule for the start of an asynchronous op: `whole`, the rule of the op that it starts, exports
+    it, and the value is (operands, result, contexts).
     """
 
     def rule(scope: ExportScope, inst: Instruction, op: Op) -> Tree:
@@ -159,7 +159,7 @@ def at_once(whole: Callable[..., Tree]) -> ExportRule:
 
 
 def part(*path: int) -> ExportRule:
-    """The rule for an element of the operand's tree."""
+    """Makes a rule that returns an element of the operand's tree, at the index `path`."""
 
     def rule(scope: ExportScope, inst: Instruction, op: Op) -> Tree:
         tree = scope.values[inst.operands[0]]

@@ -1,4 +1,4 @@
-"""Ops of other packages, exported as the custom calls that `importer/declared.py` reads."""
+"""Exports ops of other packages as custom calls, which `importer/declared.py` reads."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from axla.text.attributes import codec_of
 
 
 def declared_call(scope: ExportScope, inst: Instruction, op: Op) -> Tree:
-    """A custom call with the typed FFI, of `axla.op.<opcode>`."""
+    """Exports an op as a custom call of `axla.op.<opcode>` with the typed FFI."""
     if op.computation_fields:
-        raise UnsupportedError("a custom call cannot have the computations of an op of another package")
+        raise UnsupportedError("an op of another package that calls computations cannot become a custom call")
     config = {
         a.text: BY_TYPE[a.type].make(value, inst) if a.type in BY_TYPE else codec_of(a.type).encode(value)
         for a in op.attributes
@@ -27,6 +27,6 @@ def declared_call(scope: ExportScope, inst: Instruction, op: Op) -> Tree:
 
 
 def typed_call(scope: ExportScope, inst: Instruction, target: str, config: dict[str, Any]) -> Tree:
-    """A custom call whose configuration is a dictionary."""
+    """Makes a custom call of the typed FFI, whose configuration is a dictionary."""
     said = {"call_target_name": target, "api_version": number(4, I32), "backend_config": config}
     return scope.add("stablehlo.custom_call", scope.ones(inst), inst.shape, said)

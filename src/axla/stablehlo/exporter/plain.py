@@ -1,4 +1,4 @@
-"""Ops of HLO that become a single operation, as given by the records."""
+"""Exports ops of HLO that become a single operation, with the attributes that its record names."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from axla.stablehlo.exporter.scope import ExportRule, ExportScope, Tree
 
 
 def attributes_of(counterpart: Counterpart) -> Callable[..., dict[str, Any]]:
-    """A function that makes the attributes of an operation from an op: all, or those for the fields in
-    `only`.
+    """Returns a function that makes the attributes of an operation from an op: all, or those for the fields
+    in `only`.
     """
     dialect = counterpart.record.name.partition(".")[0]
     makers = [
@@ -38,7 +38,7 @@ def attributes_of(counterpart: Counterpart) -> Callable[..., dict[str, Any]]:
             if only is not None and name not in only:
                 continue
             made = make(get(op), inst)
-            if isinstance(made, list):  # a column
+            if isinstance(made, list):  # a column of a matrix
                 made = [*found.get(attribute, ()), made]
             if made is not None:
                 found[attribute] = made
@@ -60,10 +60,12 @@ def _getter(name: str, inner: str) -> Callable[[Any], Any]:
 
 
 def _require_said(name: str, value: Any, names: Sequence[str]) -> None:
-    """Rejects a value with more information than in these fields of it."""
+    """Raises UnsupportedError if a structure has a value that is not its default in a field other than
+    `names`.
+    """
     others = {f.name: f.default for f in fields(value) if f.name not in names and f.default is not MISSING}
     if replace(value, **others) != value:
-        raise UnsupportedError(f"{name}={value}: of that StableHLO has {', '.join(names)} here")
+        raise UnsupportedError(f"{name}={value}: StableHLO has only {', '.join(names)} here")
 
 
 _ATTRIBUTES: dict[str, tuple[Counterpart, Callable[..., dict[str, Any]]]] = {}
@@ -72,7 +74,7 @@ for _counterpart in COUNTERPARTS.values():
 
 
 def said(inst: Instruction, op: Op, opcode: str = "") -> dict[str, Any]:
-    """The attributes given by the record of an op, or of another opcode."""
+    """The attributes of the operation for an op, according to the record of the op or of another opcode."""
     return _ATTRIBUTES[opcode or op.opcode][1](inst, op)
 
 
@@ -80,10 +82,10 @@ def written(
     scope: ExportScope, inst: Instruction, op: Any, operands: Sequence[mlir.Value] | None = None, *,
     opcode: str = "", shape: AnyShape | None = None, **more: Any,
 ) -> Tree:  # fmt: skip
-    """The operation given by the record (or that of `opcode`), with other `operands` or `shape` if given;
-    `more` are additional attributes.
+    """Exports an op as the operation whose record names it (or `opcode`). `operands` and `shape` replace
+    those of the instruction; `more` are additional attributes.
 
-    Where HLO takes several arrays and StableHLO one, there is an operation for each. An operation whose
+    Where HLO takes several arrays and StableHLO one, there is an operation for each array. An operation whose
     region combines elements computes in the element types of the region.
     """
     counterpart, _ = _ATTRIBUTES[opcode or op.opcode]
@@ -96,7 +98,7 @@ def written(
         for number, dtype in zip(combined(op, len(values)), cycle(dtypes)):  # noqa: B905
             was = array(inst.operands[number].shape).dtype
             if op.opcode == "scatter" and dtype is not was and dtype.bits <= was.bits:
-                raise UnsupportedError("a combiner of narrower elements than those that are only copied")
+                raise UnsupportedError("a region that combines elements in a type not wider than theirs")
             values[number] = scope.converted(values[number], inst.operands[number].shape, dtype)
         inner = [array(shape).with_dtype(dtype) for shape, dtype in zip(results, cycle(dtypes))]  # noqa: B905
     single = not any(value.variadic for value in record.operands) and len(values) != len(record.operands)
@@ -112,7 +114,9 @@ def each(
     scope: ExportScope, name: str, rows: Sequence[Sequence[mlir.Value]], shapes: Sequence[AnyShape],
     attributes: dict[str, Any], called: Sequence[Computation] = (),
 ) -> list[mlir.Value]:  # fmt: skip
-    """An operation for each row of operands, all with the same number of results; returns the results."""
+    """Adds an operation for each row of operands, all with the same number of results; returns all
+    results.
+    """
     count, types = len(shapes) // len(rows), list(map(scope.exporter.type, shapes))
     found: list[mlir.Value] = []
     for row in rows:

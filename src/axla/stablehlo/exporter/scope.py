@@ -1,7 +1,8 @@
-"""A block that is being filled with the instructions of a computation, and the functions of a program.
+"""A block that is being filled with the operations of a computation, and the functions of a program.
 
-StableHLO has no tuples where HLO has them: the value of an instruction is a *tree*, an `mlir.Value` or a
-Python tuple of trees. A leaf without a value, the context of an asynchronous operation, is None.
+Where HLO has tuples, StableHLO has several values: the value of an instruction is a *tree*, which is an
+`mlir.Value` or a Python tuple of trees. A leaf without a value, such as the context of an asynchronous
+operation, is None.
 """
 
 from __future__ import annotations
@@ -25,15 +26,15 @@ from axla.stablehlo.types import dense_of, type_of
 
 Tree = Any  # mlir.Value | tuple[Tree, ...] | None
 ExportRule = Callable[["ExportScope", Instruction, Any], Tree]
-"""Adds operations for an instruction, whose op it is given too; gives its value."""
+"""Adds operations for an instruction with the given op; returns its value."""
 DEEPEST = 24
-"""Regions in one another; what lies deeper is a function that is called."""
+"""The most levels of nested regions; computations below them become functions that are called."""
 _OTHER_RESULTS = frozenset({"infeed", "outfeed", "recv", "recv-done", "send", "send-done"})
 SHARDY = {"xla.sdy.sharding": "sdy.sharding", "xla.sdy.sharding_rule": "sdy.sharding_rule"}
 
 
 def flat(tree: Tree) -> Iterator[Any]:
-    """The leaves of a tree. Trees are only as deep as shapes."""
+    """The leaves of a tree. The recursion is as deep as the nesting of shapes, which is bounded."""
     if isinstance(tree, tuple):
         for part in tree:
             yield from flat(part)
@@ -42,7 +43,7 @@ def flat(tree: Tree) -> Iterator[Any]:
 
 
 def parsed(text: str) -> Any:
-    """The attribute that a text contains; None when it is not an MLIR attribute."""
+    """Parses a text as an MLIR attribute; None if it is not one."""
     try:
         return Attributes(text).attribute()
     except AxlaError:
@@ -50,7 +51,7 @@ def parsed(text: str) -> Any:
 
 
 def location_of(place: SourceLocation | None) -> mlir.Location | None:
-    """A source location as an MLIR location: a name, with a file and line inside."""
+    """Converts a source location to an MLIR location: a name, with a file and line inside."""
     if place is None:
         return None
     file = mlir.FileLocation(place.source_file, place.source_line, 0) if place.source_file else None
@@ -58,7 +59,7 @@ def location_of(place: SourceLocation | None) -> mlir.Location | None:
 
 
 def carried(extra: Extra) -> dict[str, Any]:
-    """Sharding and frontend attributes, as discardable attributes."""
+    """The sharding and the frontend attributes of an instruction, as discardable attributes."""
     found: dict[str, Any] = {"mhlo.sharding": f"{{{extra.sharding}}}"} if extra.sharding else {}
     frontend = {}
     for name, value in extra.frontend_attributes:
@@ -71,7 +72,7 @@ def carried(extra: Extra) -> dict[str, Any]:
 
 
 class Exporter:
-    """One export, with the state that its blocks share."""
+    """One export of a module: the state that all blocks share."""
 
     def __init__(self, module: Module, rules: Mapping[str, ExportRule]) -> None:
         self.module = module
@@ -83,7 +84,9 @@ class Exporter:
         self._wanted: list[Computation] = []
 
     def type(self, shape: AnyShape) -> mlir.Type:
-        """The type of a shape, the same object for equal shapes: the printer identifies types by object."""
+        """The MLIR type of a shape. Equal shapes have the same object, since the printer identifies types by
+        object.
+        """
         shape = shape.logical
         found = self.types.get(shape)
         if found is None:
@@ -91,11 +94,13 @@ class Exporter:
         return found
 
     def leaf_types(self, shape: AnyShape) -> list[mlir.Type]:
-        """The MLIR types of the arrays and tokens inside a shape."""
+        """The MLIR types of the leaves (arrays and tokens) of a shape."""
         return [self.type(leaf) for leaf in shape.leaves()]
 
     def symbol(self, computation: Computation) -> mlir.SymbolRef:
-        """The name of the function that a computation becomes."""
+        """The name of the function that a computation becomes. At the first call the function is scheduled
+        for export.
+        """
         name = self._names.get(computation)
         if name is None:
             name = computation.name if computation.name != "main" else "main.called"
@@ -107,7 +112,7 @@ class Exporter:
         return mlir.SymbolRef(name)
 
     def run(self, entry: mlir.Operation) -> list[mlir.Operation]:
-        """The entry and all functions called, each once."""
+        """Exports all functions that are called, each once; returns them after `entry`."""
         self.functions.append(entry)
         while self._wanted:
             self.functions.append(self.function(self._wanted.pop(), sym_visibility="private"))
@@ -116,8 +121,8 @@ class Exporter:
     def opened(
         self, computation: Computation, places: list[mlir.Location] | None = None, depth: int = 0
     ) -> tuple[ExportScope, list[Tree]]:
-        """The scope of a block with an argument for each leaf of the parameters, and the arguments as
-        trees.
+        """Makes the scope of a new block with an argument for each leaf of the parameters; returns it and the
+        arguments as trees.
         """
         shapes = [p.shape for p in computation.parameters]
         scope = ExportScope(self, mlir.Block([t for s in shapes for t in self.leaf_types(s)], places), depth)
@@ -127,7 +132,7 @@ class Exporter:
     def function(
         self, computation: Computation, places: list[mlir.Location] | None = None, **attributes: Any
     ) -> mlir.Operation:
-        """A function that takes and returns the leaves of tuples."""
+        """Exports a computation as a function, whose arguments and results are the leaves of tuples."""
         scope, arguments = self.opened(computation, places)
         results = scope.fill(computation, arguments)
         scope.emit("func.return", results, ())
@@ -137,7 +142,7 @@ class Exporter:
 
 
 class ExportScope(Builder):
-    """The values of one computation, in the block that it becomes."""
+    """Fills a block with the operations of one computation; `values` has the tree of each instruction."""
 
     def __init__(self, exporter: Exporter, block: mlir.Block, depth: int = 0) -> None:
         super().__init__(block)
@@ -147,7 +152,7 @@ class ExportScope(Builder):
         self._carried: dict[str, Any] = {}
 
     def fill(self, computation: Computation, arguments: Sequence[Tree]) -> list[mlir.Value]:
-        """Writes the operations of a computation; returns the leaves of its root."""
+        """Adds the operations of a computation to the block; returns the leaves of its root."""
         rules = self.exporter.rules
         for parameter, tree in zip(computation.parameters, arguments, strict=True):
             self.values[parameter] = tree
@@ -160,10 +165,11 @@ class ExportScope(Builder):
             self._carried = {} if plain else carried(extra)
             single = isinstance(inst.shape, TupleShape) and inst.shape.leaf_count < 2
             if single or inst.opcode in _OTHER_RESULTS:
-                self._carried.pop("mhlo.sharding", None)  # it counts leaves that the operation does not have
+                # the sharding has an entry for each leaf, but the operation has other results
+                self._carried.pop("mhlo.sharding", None)
             try:
                 if rule is None:
-                    raise UnsupportedError("StableHLO has nothing for this op")
+                    raise UnsupportedError("StableHLO has no operation for this op")
                 self.values[inst] = rule(self, inst, inst.op)
             except UnsupportedError as error:
                 if error.placed:
@@ -181,12 +187,12 @@ class ExportScope(Builder):
         return self.values[inst] or self.leaves(inst)[0]
 
     def ones(self, inst: Instruction) -> list[mlir.Value]:
-        """The values of the operands, none of which is a tuple."""
+        """The values of an instruction's operands, none of which is a tuple."""
         values = self.values
         return [values[o] or self.one(o) for o in inst.operands]
 
     def leaves(self, inst: Instruction) -> list[mlir.Value]:
-        """All leaves; missing ones are zero."""
+        """The values of all leaves of an instruction; a missing value becomes zero."""
         found = zip(flat(self.values[inst]), inst.shape.leaves(), strict=True)
         return [self.zero(shape) if value is None else value for value, shape in found]
 
@@ -201,20 +207,20 @@ class ExportScope(Builder):
         return self.make("constant", (), self.exporter.type(literal.shape), {"value": dense_of(literal)})
 
     def tree(self, shape: AnyShape, leaves: Iterator[mlir.Value | None]) -> Tree:
-        """A tree with the structure of a shape, from a sequence of leaves."""
+        """Makes a tree with the structure of a shape from a sequence of leaves."""
         if isinstance(shape, TupleShape):
             return tuple([self.tree(e, leaves) for e in shape.elements])
         return next(leaves)
 
     def packed(self, tree: Tree, shape: AnyShape) -> mlir.Value:
-        """A tree as one value; StableHLO's tuple type is used for tuples."""
+        """Makes one value of a tree; a tuple gets StableHLO's tuple type."""
         if not isinstance(shape, TupleShape):
             return self.zero(shape) if tree is None else tree
         parts = [self.packed(t, s) for t, s in zip(tree, shape.elements, strict=True)]
         return self.make("tuple", parts, self.exporter.type(shape))
 
     def unpacked(self, value: mlir.Value, shape: AnyShape) -> Tree:
-        """The elements of a tuple, as nested tuples like the shape; any other value itself."""
+        """The tree of a value: the elements of a tuple, nested like the shape, or else the value itself."""
         if not isinstance(shape, TupleShape):
             return value
         types = map(self.exporter.type, shape.elements)
@@ -227,7 +233,7 @@ class ExportScope(Builder):
     # Operations.
 
     def place(self, operation: mlir.Operation) -> None:
-        """Appends an operation, with the location and attributes of the current instruction."""
+        """Appends an operation, with the location and the attributes of the current instruction."""
         if operation.name not in ("stablehlo.constant", "stablehlo.get_tuple_element"):
             operation.attributes = operation.attributes | self._carried
         super().place(operation)
@@ -241,27 +247,29 @@ class ExportScope(Builder):
         return self.tree(shape, iter(found))
 
     def converted(self, value: mlir.Value, shape: AnyShape, wanted: DType) -> mlir.Value:
-        """A value in another element type."""
+        """Converts a value of this HLO shape to another element type."""
         if array(shape).dtype is wanted:
             return value
         return self.add("stablehlo.convert", (value,), array(shape).with_dtype(wanted))
 
     def call(self, computation: Computation, operands: Sequence[mlir.Value]) -> Tree:
-        """Adds a call of the function that a computation becomes; gives its results as the
-        tree of the shape.
-        """
+        """Adds a call of the function that a computation becomes; returns its results as a tree."""
         callee = {"callee": self.exporter.symbol(computation)}
         return self.add("func.call", operands, computation.root.shape, callee)
 
     # Regions.
 
     def region(self, computation: Computation) -> mlir.Region:
-        """A region with an argument for each leaf of the parameters, and no access to outer values."""
+        """Exports a computation as a region with an argument for each leaf of the parameters; it uses no
+        outer values.
+        """
         inner, arguments = self.exporter.opened(computation, depth=self.depth + 1)
         return inner._returning(computation, arguments)
 
     def branch(self, computation: Computation, argument: Tree) -> mlir.Region:
-        """A region without arguments; the computation's parameter is an outer value."""
+        """Exports a computation as a region without arguments; `argument`, an outer value, replaces the
+        parameter.
+        """
         return ExportScope(self.exporter, mlir.Block(), self.depth + 1)._returning(computation, [argument])
 
     def _returning(self, computation: Computation, arguments: Sequence[Tree]) -> mlir.Region:

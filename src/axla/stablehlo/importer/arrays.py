@@ -1,4 +1,4 @@
-"""Operations on arrays that do not follow their records."""
+"""Imports operations on arrays for which their records are not enough."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from axla.stablehlo.importer.scope import ImportRule, ImportScope
 
 
 def _extreme(op: Op, exceeds: Callable[..., XlaOp]) -> ImportRule:
-    """The larger or the smaller; complex numbers are compared by their real parts, then by their imaginary
-    parts.
+    """A rule for the larger or the smaller of two values. Complex numbers are compared by their real parts,
+    then by their imaginary parts.
     """
 
     def ordered(x: XlaOp, y: XlaOp) -> XlaOp:
@@ -43,7 +43,9 @@ def _extreme(op: Op, exceeds: Callable[..., XlaOp]) -> ImportRule:
 
 
 def converted(scope: ImportScope, operand: Instruction, shape: Shape) -> Instruction:
-    """The operand converted to the element type of `shape`; of complex numbers, the real part is taken."""
+    """Converts an operand to the element type of `shape`; unless that is complex, complex numbers lose their
+    imaginary parts.
+    """
     if array(operand.shape).dtype.is_complex and not shape.dtype.is_complex:
         operand = scope.add(hlo.Real(), (operand,))
     return scope.add(hlo.Convert(shape), (operand,))
@@ -63,18 +65,18 @@ def _bitcast_convert(scope: ImportScope, operation: mlir.Operation) -> Instructi
 
 
 def _words(scope: ImportScope, bits: Shape, width: int) -> tuple[Shape, Instruction]:
-    """An integer type for an array of bits, and the position of each bit in its integer. A pred is one
-    bit.
+    """Returns the shape of integers of `width` bits, one for each element of `bits`, and the position of each
+    element in its integer. The last dimension of `bits` must have `width` elements; a pred is one bit.
     """
     words = dtypes.BY_NAME.get(f"u{width}")
     if words is None or not bits.dims or bits.dims[-1] != width:
-        raise VerifyError(f"the last dimension of {bits.to_string(layout=False)} must be the {width} bits")
+        raise VerifyError(f"the last dimension of {bits.to_string(layout=False)} must be {width} bits")
     shape = Shape(words, bits.dims)
     return shape, scope.add(hlo.Iota(shape, shape.rank - 1))
 
 
 def _from_bits(scope: ImportScope, operand: Instruction, source: Shape, result: Shape) -> Instruction:
-    """Joins bits to integers, the lowest bit first."""
+    """Joins the bits in the last dimension to integers, the lowest bit first."""
     shape, place = _words(scope, source, result.dtype.bits)
     shifted = scope.add(hlo.ShiftLeft(), (scope.add(hlo.Convert(shape), (operand,)), place))
     scalar = Shape(shape.dtype)
@@ -86,7 +88,7 @@ def _from_bits(scope: ImportScope, operand: Instruction, source: Shape, result: 
 
 
 def _to_bits(scope: ImportScope, operand: Instruction, source: Shape, result: Shape) -> Instruction:
-    """Splits integers into bits, the lowest bit first."""
+    """Splits integers into bits in a new last dimension, the lowest bit first."""
     shape, place = _words(scope, result, source.dtype.bits)
     if source.dtype is not shape.dtype:
         operand = scope.add(hlo.BitcastConvert(Shape(shape.dtype, source.dims)), (operand,))
@@ -106,8 +108,8 @@ def _constant(scope: ImportScope, operation: mlir.Operation) -> Instruction:
 def broadcast(
     scope: ImportScope, operand: Instruction, shape: Shape, dimensions: Sequence[int]
 ) -> Instruction:
-    """The operand broadcast to a shape: its dimension k is dimension `dimensions[k]`; sizes 1 are
-    repeated.
+    """Broadcasts an operand to a shape: dimension k of the operand becomes dimension `dimensions[k]`;
+    dimensions of size 1 are repeated.
     """
     source = array(operand.shape)
     if len(dimensions) != source.rank or any(not 0 <= d < shape.rank for d in dimensions):
@@ -125,8 +127,8 @@ def broadcast(
 
 
 def _broadcast_in_dim(scope: ImportScope, operation: mlir.Operation) -> Instruction:
-    """The sizes come from the result type, also for `dynamic_broadcast_in_dim`, which has them as an
-    operand.
+    """Imports broadcast_in_dim and dynamic_broadcast_in_dim. The latter has an operand with the sizes, but
+    the result type has them, too.
     """
     dimensions = attr.integers(operation, "broadcast_dimensions")
     return broadcast(scope, scope.operands(operation)[0], scope.shape(operation), dimensions)
@@ -139,7 +141,9 @@ def _broadcast(scope: ImportScope, operation: mlir.Operation) -> Instruction:
 
 
 def _dynamic_reshape(scope: ImportScope, operation: mlir.Operation) -> Instruction:
-    """With bounded sizes the operand's sizes count; else those of the result type."""
+    """Imports dynamic_reshape: if sizes are only bounded, they are those in the second operand, else those of
+    the result type.
+    """
     shape = scope.shape(operation)
     operand, sizes = scope.operands(operation, 2)
     if not shape.is_dynamic:
@@ -155,13 +159,13 @@ def _set_dimension_size(scope: ImportScope, operation: mlir.Operation) -> Instru
     operand, size = scope.operands(operation, 2)
     at = attr.integer(operation, "dimension")
     shape = array(operand.shape)
-    # A size that is the bound leaves the dimension static, as the written type may say.
+    # The result type may have a static dimension, if the size equals the bound; HLO's is always dynamic.
     dynamic = [mark or d == at for d, mark in enumerate(shape.dynamic)]
     return scope.add(hlo.SetDimensionSize(Shape(shape.dtype, shape.dims, dynamic), (at,)), (operand, size))
 
 
 def _dynamic_iota(scope: ImportScope, operation: mlir.Operation) -> Instruction:
-    """The sizes come from the result type."""
+    """Imports dynamic_iota; the result type has the sizes."""
     return scope.add(hlo.Iota(scope.shape(operation), attr.integer(operation, "iota_dimension")))
 
 
@@ -169,7 +173,7 @@ def _dynamic_iota(scope: ImportScope, operation: mlir.Operation) -> Instruction:
 
 
 def _dot(scope: ImportScope, operation: mlir.Operation) -> Instruction:
-    """A product of vectors and matrices."""
+    """Imports a product of vectors and matrices."""
     lhs, rhs = scope.operands(operation, 2)
     last, exactly = array(lhs.shape).rank - 1, precision(operation, "precision_config")
     op = hlo.Dot(scope.shape(operation), (), (last,), (), (0,), operand_precision=exactly)
@@ -177,7 +181,7 @@ def _dot(scope: ImportScope, operation: mlir.Operation) -> Instruction:
 
 
 def _convolution(scope: ImportScope, operation: mlir.Operation) -> Instruction:
-    """A convolution; its window has the size of the kernel."""
+    """Imports a convolution; its window has the size of the kernel."""
     lhs, rhs = scope.operands(operation, 2)
     spatial = labels_of(operation, "dimension_numbers").kernel_spatial
     size = tuple([array(rhs.shape).dims[d] for d in spatial])
@@ -185,18 +189,18 @@ def _convolution(scope: ImportScope, operation: mlir.Operation) -> Instruction:
 
 
 def _fft(scope: ImportScope, operation: mlir.Operation) -> Instruction:
-    if not scope.shape(operation).size:  # HLO gives nothing another shape than StableHLO
+    if not scope.shape(operation).size:  # HLO and StableHLO differ in the shape of an empty result
         return scope.scalar(0, scope.shape(operation))
     return scope.add(op_of(scope, operation), scope.operands(operation, 1))
 
 
 def _rng(scope: ImportScope, operation: mlir.Operation) -> Instruction:
-    """Drops the last operand, the sizes, which the result type has."""
+    """Imports rng without its last operand, the sizes, which the result type has."""
     return scope.add(op_of(scope, operation), scope.operands(operation, 3)[:2])
 
 
 def _sort(scope: ImportScope, operation: mlir.Operation) -> Instruction:
-    """A sort; a negative dimension counts from the end, the default is -1."""
+    """Imports a sort; a negative dimension counts from the end, the default is -1."""
     operands = scope.operands(operation)
     at = attr.integer(operation, "dimension", -1)
     rank = array(operands[0].shape).rank if operands else 0

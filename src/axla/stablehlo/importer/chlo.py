@@ -1,4 +1,6 @@
-"""CHLO: functions that the builder composes, and operations with implicit broadcasts."""
+"""Imports CHLO: operations that are composed of builder functions, and operations with implicit
+broadcasts.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,7 @@ _Function = Callable[..., XlaOp]
 
 
 def _composed(function: _Function, count: int) -> ImportRule:
-    """A function composed of builder operations."""
+    """A rule for an operation that `function` composes of builder operations."""
 
     def rule(scope: ImportScope, operation: mlir.Operation) -> Instruction:
         return scope.composed(function, _spread(scope, operation, count))
@@ -38,14 +40,14 @@ def _composed(function: _Function, count: int) -> ImportRule:
 
 
 def _spread(scope: ImportScope, operation: mlir.Operation, count: int) -> list[Instruction]:
-    """The operands broadcast to the sizes of the result."""
+    """The operands, broadcast to the sizes of the result."""
     result, operands = scope.shape(operation), scope.operands(operation, count)
     return [broadcast(scope, o, result, _expansion(operation, array(o.shape), result)) for o in operands]
 
 
 def _expansion(operation: mlir.Operation, operand: Shape, result: Shape) -> tuple[int, ...]:
-    """The dimensions of the result that correspond to those of an operand: from the attribute, or the last
-    ones.
+    """The dimensions of the result that correspond to those of an operand: those in the attribute, or else
+    the last ones.
     """
     if operand.rank == result.rank:
         return tuple(range(result.rank))
@@ -56,7 +58,9 @@ def _expansion(operation: mlir.Operation, operand: Shape, result: Shape) -> tupl
 
 
 def _broadcasting(name: str) -> ImportRule:
-    """An operation, by its name, on operands of different sizes."""
+    """A rule for an operation whose operands may have different sizes. They are broadcast first; `name` is
+    the operation on equal sizes.
+    """
     count = len(COUNTERPARTS[name].record.operands)
 
     def rule(scope: ImportScope, operation: mlir.Operation) -> Instruction:
@@ -66,7 +70,7 @@ def _broadcasting(name: str) -> ImportRule:
     return rule
 
 
-# Small ones
+# Constants and top_k
 
 
 def _constant(scope: ImportScope, operation: mlir.Operation) -> Lowered:
@@ -86,7 +90,7 @@ def _top_k(scope: ImportScope, operation: mlir.Operation) -> Lowered:
     return [values, converted(scope, indices, scope.shape(operation, 1))]
 
 
-# What the builder composes
+# Functions composed of builder operations
 
 
 def _either(of_complex: _Function, of_real: _Function) -> _Function:

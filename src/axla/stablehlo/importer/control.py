@@ -1,7 +1,7 @@
-"""Calls, loops, branches, tuples.
+"""Imports calls, loops, branches and tuples.
 
-Called computations of HLO cannot access outer values: the values that regions use become elements of a loop's
-state, or operands of a branch.
+Computations that HLO calls cannot access outer values: the outer values that a region uses become elements of
+a loop's state, or operands of a branch.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def _while(scope: ImportScope, operation: mlir.Operation) -> Lowered:
 
 
 def _conditional(scope: ImportScope, operation: mlir.Operation) -> Lowered:
-    """The regions become computations of one operand each."""
+    """Imports an `if` or a `case`; each region becomes a computation with one operand."""
     operands = scope.operands(operation, 1)
     computations = []
     for number in range(len(operation.regions)):
@@ -46,7 +46,9 @@ def _call(scope: ImportScope, operation: mlir.Operation) -> Lowered:
 
 
 def _composite(scope: ImportScope, operation: mlir.Operation) -> Lowered:
-    """A call of the decomposition, with attributes that identify the composite."""
+    """Imports a composite as a call of its decomposition, with frontend attributes that identify the
+    composite.
+    """
     called = scope.importer.computations[attr.symbol(operation, "decomposition")]
     said = {
         "composite.attributes": attribute_text(attr.dictionary(operation, "composite_attributes")),

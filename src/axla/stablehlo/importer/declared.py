@@ -1,4 +1,6 @@
-"""Ops of other packages: custom calls `axla.op.<opcode>`, with the op's attributes as configuration."""
+"""Imports ops of other packages: custom calls of `axla.op.<opcode>`, whose configuration has the op's
+attributes.
+"""
 
 from __future__ import annotations
 
@@ -15,13 +17,13 @@ from axla.text.instructions import read_attribute, schema_of
 
 
 def declared_op(scope: ImportScope, operation: mlir.Operation, target: str) -> Lowered:
-    """The op of a call, from this process or an installed package; the result shape is the one that the op
-    infers.
+    """Imports a call of an op that this process or an installed package declares. The result of the call must
+    have the shape that the op infers.
     """
     opcode = target.removeprefix(mlir.OP)
     op = declared(opcode)
     if op is None:
-        raise UnsupportedError(f"{target[:80]}: nothing declares this op, and no installed package does")
+        raise UnsupportedError(f"{target[:80]}: no loaded module or installed package declares this op")
     place = "backend_config" if operation.attributes.get("backend_config") else "mhlo.backend_config"
     given = attr.dictionary(operation, place)
     schema, operands = schema_of(op), scope.operands(operation)
@@ -36,12 +38,12 @@ def declared_op(scope: ImportScope, operation: mlir.Operation, target: str) -> L
     shape = scope.whole_shape(operation)
     made = scope.add(op(**fields, **({"shape": shape} if op.holds_shape else {})), operands)
     if made.shape.logical is not shape.logical:
-        raise VerifyError(f"{target}: the result is {shape}, but {opcode} gives {made.shape}")
+        raise VerifyError(f"{target}: the result is {shape}, but {opcode} infers {made.shape}")
     return made
 
 
 def _read(given: dict[str, Any], attribute: Attribute, source: mlir.Source) -> Any:
-    """An attribute of the op. Types that MLIR does not have are given as HLO text."""
+    """Reads an attribute of the op. Types that MLIR does not have are given as HLO text."""
     if attribute.type in BY_TYPE:
         return BY_TYPE[attribute.type].read(given, attribute.text, source)
     return read_attribute(attribute, attr.text(given, attribute.text))

@@ -1,4 +1,4 @@
-"""Custom calls, collectives, transfers, tokens, asynchronous operations."""
+"""Imports custom calls, collectives, transfers, tokens and asynchronous operations."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _custom_call(scope: ImportScope, operation: mlir.Operation) -> Lowered:
     name = {"mhlo.topk": "top_k"}.get(target, target.removeprefix("mhlo."))
     rule = scope.importer.rules.get(f"chlo.{name}") if target.startswith("mhlo.") else None
     if rule is not None:
-        # What older exporters wrote for operations that StableHLO did not have.
+        # Older exporters wrote such calls for operations that StableHLO did not have then.
         given = attr.dictionary(operation, "mhlo.attributes")
         stand_in = mlir.Operation(target, operation.operands, (), {**operation.attributes, **given})
         stand_in.results = operation.results
@@ -60,7 +60,7 @@ def _custom_call(scope: ImportScope, operation: mlir.Operation) -> Lowered:
         return scope.parts(found, 2) if function is _qr else found
     version = attr.integer(operation, "api_version", 1)
     if isinstance(operation.attributes.get("mhlo.backend_config"), dict):
-        # Typed calls as StableHLO's older versions carry them.
+        # Older versions of StableHLO have the configuration of typed calls here.
         config, version = operation.attributes["mhlo.backend_config"], 4
     called = symbols(operation.attributes.get("called_computations"))
     op = hlo.CustomCall(
@@ -88,11 +88,15 @@ _DECOMPOSITIONS: dict[str, Callable[..., XlaOp]] = {
     "Qr": _qr,
     "ProductOfElementaryHouseholderReflectors": decompositions.ProductOfElementaryHouseholderReflectors,
 }
-"""Calls that JAX emits for machines without LAPACK, which XLA expands on all: here as LAPACK's are."""
+"""Calls that JAX emits for machines without LAPACK. XLA expands them on all machines; here they get the
+decompositions that calls of LAPACK get.
+"""
 
 
 def _ragged_all_to_all(scope: ImportScope, operation: mlir.Operation) -> Lowered:
-    """StableHLO has no such operation: a custom call has channel and groups in its configuration."""
+    """Imports the custom call for a ragged-all-to-all, which StableHLO does not have. Its configuration has
+    the channel and the groups.
+    """
     config = attr.dictionary(operation, "backend_config")
     channel = attr.integer(config, "channel_id", 0)
     groups = replica_groups(config, "replica_groups", scope.importer.source)
@@ -101,7 +105,7 @@ def _ragged_all_to_all(scope: ImportScope, operation: mlir.Operation) -> Lowered
 
 
 def _laid_out(shapes: list[AnyShape], layouts: tuple[Any, ...]) -> list[AnyShape]:
-    """The shapes with the given layouts, from minor to major."""
+    """The shapes with these layouts, whose dimensions are listed from minor to major."""
     orders = [attr.as_integers(layout) or () for layout in layouts]
     pairs = zip(shapes, orders, strict=True)
     return [shape.with_layout(Layout(order)) if isinstance(shape, Shape) else shape for shape, order in pairs]
@@ -117,7 +121,7 @@ def _aliases(operation: mlir.Operation) -> tuple[OutputAlias, ...]:
 
 
 def _sharding_constraint(scope: ImportScope, operation: mlir.Operation) -> Lowered:
-    """A custom call that returns its operand, as in XLA."""
+    """Imports a sharding constraint as a custom call that returns its operand, as in XLA."""
     (operand,) = scope.operands(operation, 1)
     said = (("xla.sdy.sharding", attribute_text(operation.attributes.get("sharding", mlir.UNIT))),)
     extra = replace(scope.extra, frontend_attributes=said)
@@ -149,7 +153,7 @@ def _channel_and_place(operation: mlir.Operation) -> tuple[int, bool]:
 
 
 def _with_pairs(scope: ImportScope, operation: mlir.Operation) -> Extra:
-    """Source-target pairs as HLO has them."""
+    """The extra of a transfer, with its source-target pairs as a frontend attribute, as in HLO."""
     pairs = attr.matrix(operation, "source_target_pairs", [])
     if not pairs:
         return scope.extra
@@ -179,7 +183,7 @@ def _recv(scope: ImportScope, operation: mlir.Operation) -> Lowered:
 
 
 def _taken_apart(scope: ImportScope, pair: Instruction, count: int) -> list[Instruction]:
-    """The elements of ((a, b...), token)."""
+    """The elements a, b..., token of the tuple ((a, b...), token)."""
     data = scope.add(GetTupleElement(0), (pair,))
     return [*scope.parts(data, count), scope.add(GetTupleElement(1), (pair,))]
 
@@ -201,7 +205,7 @@ def _outfeed(scope: ImportScope, operation: mlir.Operation) -> Lowered:
 
 
 def _in_place(scope: ImportScope, operation: mlir.Operation) -> list[Instruction]:
-    """Imports a region in place; returns its results for the operands."""
+    """Imports a region in place, with the operands as its arguments; returns its results."""
     block = operation.regions[0].blocks[0]
     operands = scope.operands(operation, len(block.arguments))
     scope.values.update(zip(block.arguments, operands, strict=True))
@@ -209,7 +213,9 @@ def _in_place(scope: ImportScope, operation: mlir.Operation) -> list[Instruction
 
 
 def _manual_computation(scope: ImportScope, operation: mlir.Operation) -> Lowered:
-    """The region between the custom calls that mark its boundary in XLA; in place, if nothing is sharded."""
+    """Imports the region of a manual computation between the custom calls that mark its boundary in XLA;
+    without these calls if nothing is sharded.
+    """
     block = operation.regions[0].blocks[0]
     same = [a.type for a in block.arguments] == [v.type for v in operation.operands]
     if same and scope.importer.partitions == 1:
@@ -243,27 +249,27 @@ def _border(
 
 
 def _shardings(operation: mlir.Operation, name: str) -> list[str]:
-    """The shardings in #sdy.sharding_per_value<[<@mesh, [{"x"}, {}]>, ...]>."""
+    """The shardings in an attribute such as #sdy.sharding_per_value<[<@mesh, [{"x"}, {}]>, ...]>."""
     return re.findall(r"<@[^<>]*>", getattr(operation.attributes.get(name), "text", ""))
 
 
 def _async_start(scope: ImportScope, operation: mlir.Operation) -> Lowered:
-    """Computes the region at once; the scheduler decides when it runs."""
+    """Imports the region of an async_start in place; the scheduler decides when it runs."""
     scope.values[operation.results[0]] = scope.tuple(_in_place(scope, operation))
     return None
 
 
 def _operand(scope: ImportScope, operation: mlir.Operation) -> Lowered:
-    """Operations that only expose a value to tools: the operand is returned."""
+    """Imports an operation whose result equals its operand: returns the operand."""
     (operand,) = scope.operands(operation, 1)
     return operand
 
 
-# Of StableHLO's interpreter
+# Operations of StableHLO's interpreter
 
 
 def _run_parallel(scope: ImportScope, operation: mlir.Operation) -> Lowered:
-    """A custom call with all functions that it names, which the interpreter runs."""
+    """Imports run_parallel as a custom call with all functions that it names, which the interpreter runs."""
     numbers: dict[str, int] = {}
 
     def number(name: str) -> int:
@@ -309,9 +315,11 @@ _RESHARDED = (
     "all_gather", "all_reduce", "all_slice", "all_to_all", "collective_permute", "data_flow_edge",
     "propagation_barrier", "reduce_scatter", "replicated_to_unreduced", "sharded_to_unreduced",
 )  # fmt: skip
-"""Shardy's operations that give their operand, seen as a whole array, in another sharding."""
+"""Shardy's operations that only change the sharding of their operand: as whole arrays, result and operand are
+equal.
+"""
 RULES: dict[str, ImportRule] = {
-    # Tokens that Shardy's operations take and give, in portable artifacts.
+    # Shardy's operations take and return casts of tokens in portable artifacts.
     "builtin.unrealized_conversion_cast": _operand,
     **by_name("stablehlo.", _all_to_all, _async_start, _custom_call, _infeed, _outfeed, _recv, _send),
     "interpreter.print": _print,

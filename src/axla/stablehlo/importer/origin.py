@@ -1,6 +1,4 @@
-"""The origin of operations and their additional attributes: metadata, names, shardings, frontend
-attributes.
-"""
+"""The metadata of imported operations: their location and name, their sharding and frontend attributes."""
 
 from __future__ import annotations
 
@@ -14,16 +12,16 @@ from axla.stablehlo import mlir
 from axla.stablehlo.text.printer import attribute_text
 from axla.text.sharding import read_sharding
 
-_DEEPEST = 64  # of locations in one another; what lies deeper is left out
+_DEEPEST = 64  # levels of nested locations; deeper ones are left out
 
 
 def source_location(location: mlir.Location | None) -> SourceLocation | None:
-    """Op name, file and line. For a call site, those of the callee; for fused locations, all names and one
-    file.
+    """Converts a location to op name, file and line. A call site has those of the callee; fused locations
+    have all names and the first file.
     """
     names: list[str] = []
     place: mlir.FileLocation | None = None
-    # Names inside of a name are those of functions in a trace of calls, not of the operation.
+    # A name inside another name is a function in a trace of calls, not the operation.
     stack = [(location, True, 0)] if location is not None else []
     while stack:
         found, outermost, depth = stack.pop()
@@ -47,7 +45,7 @@ def source_location(location: mlir.Location | None) -> SourceLocation | None:
 
 
 def name_of(location: SourceLocation | None) -> str:
-    """The last part of an op name, which XLA uses as instruction name; "" where it is the opcode."""
+    """The last part of an op name, which XLA uses as the name of the instruction; "" without an op name."""
     if location is None or not location.op_name:
         return ""
     last = location.op_name.rstrip("/").rsplit("/", 1)[-1]
@@ -55,7 +53,9 @@ def name_of(location: SourceLocation | None) -> str:
 
 
 def frontend_attributes(attributes: dict[str, Any]) -> tuple[tuple[str, str], ...]:
-    """Attributes kept for other tools: the given frontend attributes, and Shardy's shardings."""
+    """The frontend attributes that an operation keeps for other tools: those given, and Shardy's
+    shardings.
+    """
     given = attributes.get("mhlo.frontend_attributes")
     found: dict[str, str] = {}
     if isinstance(given, dict):
@@ -67,7 +67,7 @@ def frontend_attributes(attributes: dict[str, Any]) -> tuple[tuple[str, str], ..
 
 
 def sharding(attributes: dict[str, Any]) -> Sharding | None:
-    """The sharding in HLO's form; None where there is none in that form."""
+    """The sharding in HLO's form; None if the attributes have none in this form."""
     text = attributes.get("mhlo.sharding")
     if not isinstance(text, str) or not text.startswith("{"):
         return None
@@ -78,13 +78,14 @@ def sharding(attributes: dict[str, Any]) -> Sharding | None:
 
 
 class Origins:
-    """The extras of operations; equal ones are the same object."""
+    """Makes the extras and names of operations. Operations with one location object share the extra."""
 
     def __init__(self) -> None:
-        self._locations: dict[int, tuple[Extra, str]] = {}  # by identity: the source keeps them alive
+        # by identity, since the source keeps the locations alive
+        self._locations: dict[int, tuple[Extra, str]] = {}
 
     def of(self, location: mlir.Location | None, attributes: dict[str, Any]) -> tuple[Extra, str]:
-        """The extra and the name of an operation."""
+        """The extra of an operation, and the name for its instruction."""
         extra, name = NO_EXTRA, ""
         if location is not None:
             known = self._locations.get(id(location))

@@ -1,4 +1,4 @@
-"""Operations that become a single HLO op, as given by their records."""
+"""Imports operations that become a single HLO op, as their records say."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from axla.stablehlo.importer.scope import ImportRule, ImportScope
 
 
 def fields_of(counterpart: Counterpart) -> Callable[..., dict[str, Any]]:
-    """A function that reads the fields of an op from the attributes of an operation. A missing attribute
-    gives the default of its field. `parts`: fields that consist of several attributes.
+    """Returns a function that reads the fields of an op from the attributes of an operation. A field whose
+    attribute is missing keeps its default. The function's `parts` are more values for fields of structures.
     """
     read = [
         (f, f.attribute.name, f.attribute.optional and f.default is not MISSING, conversion(f).read)
@@ -53,7 +53,9 @@ _REGIONS = {
 
 
 def op_of(scope: ImportScope, operation: mlir.Operation, name: str = "", **parts: dict[str, Any]) -> Op:
-    """The op given by the record of an operation, or by that of the operation `name`."""
+    """Makes the op that the record of an operation, or of the operation `name`, names. `parts` are more
+    values for fields of structures, such as the window.
+    """
     name = name or operation.name
     op, named = COUNTERPARTS[name].op, _FIELDS[name](scope, operation.attributes, **parts)
     for field, number in _REGIONS[name]:
@@ -72,7 +74,7 @@ def _rule(name: str, counterpart: Counterpart) -> ImportRule:
     def rule(scope: ImportScope, operation: mlir.Operation) -> Instruction:
         made = op_of(scope, operation, name) if always is None else always
         given = scope.operands(operation, count)
-        if region:  # it combines elements in the types that it computes with
+        if region:  # operands get the element types in which the region combines them
             dtypes = cycle(computed_types(getattr(made, region)))
             for number, dtype in zip(combined(made, len(given)), dtypes):  # noqa: B905
                 given[number] = scope.converted(given[number], dtype)

@@ -1,4 +1,6 @@
-"""A whole program: functions become computations; the entry gets the attributes of its arguments."""
+"""Imports a whole program: functions become computations, and the module's header gets the attributes of the
+entry's arguments.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,7 @@ CALLEES = {
     "stablehlo.custom_call": ("called_computations",),
     "interpreter.run_parallel": ("programs", "infeed"),
 }
-"""Operations that name functions, and by which attributes."""
+"""The operations that name functions, with the attributes that have the names."""
 
 
 def symbols(attribute: Any) -> Iterator[str]:
@@ -44,13 +46,15 @@ def symbols(attribute: Any) -> Iterator[str]:
 
 
 def callees(operation: mlir.Operation) -> list[str]:
-    """The functions that an operation names."""
+    """The names of the functions that an operation refers to."""
     attributes = operation.attributes
     return [name for key in CALLEES.get(operation.name, ()) for name in symbols(attributes.get(key))]
 
 
 def functions_of(source: mlir.Source) -> dict[str, mlir.Operation]:
-    """The functions of a source by name; VerifyError for one without a name, or a name given twice."""
+    """The functions of a source by name. Raises VerifyError for a function without a name, or for two with
+    one name.
+    """
     found: dict[str, mlir.Operation] = {}
     if not source.module.regions or not source.module.regions[0].blocks:
         raise VerifyError("builtin.module must have a body")
@@ -59,14 +63,14 @@ def functions_of(source: mlir.Source) -> dict[str, mlir.Operation]:
             continue
         name = operation.attributes.get("sym_name")
         if not isinstance(name, str) or name in found:
-            error = VerifyError(f"the attribute sym_name must be a name of its own, found {name}")
+            error = VerifyError(f"the attribute sym_name must be a unique name, found {name}")
             raise placed(error, operation)
         found[name] = operation
     return found
 
 
 class Importer(ModuleImport):
-    """One import, function by function."""
+    """Imports a source, function by function."""
 
     def __init__(self, source: mlir.Source, rules: Mapping[str, ImportRule]) -> None:
         name = source.module.attributes.get("sym_name")
@@ -76,7 +80,7 @@ class Importer(ModuleImport):
     # Functions.
 
     def run(self, entry: str) -> Module:
-        """Imports a function and those that it calls, callees first."""
+        """Imports the function `entry` and those that it calls, callees first."""
         order: dict[str, None] = {}
         run_nested(self._callees_first(entry, order, set()))
         for name in order:
@@ -91,7 +95,9 @@ class Importer(ModuleImport):
         return self.module
 
     def _callees_first(self, name: str, done: dict[str, None], active: set[str]) -> Iterator[Any]:
-        """Adds a function to `done`, after the functions that it calls."""
+        """Adds a function to `done` after the functions that it calls; yields the work for them. Raises
+        VerifyError for recursion.
+        """
         active.add(name)
         callers = self._scan(self.functions[name])
         for callee, caller in callers.items():
@@ -106,12 +112,13 @@ class Importer(ModuleImport):
         done[name] = None
 
     def _scan(self, function: mlir.Operation) -> dict[str, mlir.Operation]:
-        """Records which outer values regions use; returns the functions called, each with one of its
-        callers.
+        """Records which outer values the regions of a function use; returns the functions called, each with
+        one of its callers.
         """
         level: dict[mlir.Value, int] = {}
         callers: dict[str, mlir.Operation] = {}
-        captures: list[dict[mlir.Value, None]] = []  # of the regions open, from the outermost
+        # the outer values that each open region uses, outermost region first
+        captures: list[dict[mlir.Value, None]] = []
         stack: list[tuple[Any, int]] = [(iter(r.blocks), 0) for r in function.regions]
         while stack:
             remaining, depth = stack[-1]
@@ -150,7 +157,7 @@ class Importer(ModuleImport):
 
 
 def _describe(importer: Importer, function: mlir.Operation) -> None:
-    """Fills the module's header from its attributes and those of the entry's arguments and results."""
+    """Sets the module's header from the attributes of the source and of the entry's arguments and results."""
     module, entry = importer.module, importer.module.entry
     attributes = importer.source.module.attributes
     results = _dictionaries(function, "res_attrs")
@@ -190,7 +197,7 @@ def _describe(importer: Importer, function: mlir.Operation) -> None:
 
 
 def _describe_results(entry: Computation, results: list[dict[str, Any]], partitions: int) -> None:
-    """Shardings of results: as the sharding of the root, or as a custom call for each."""
+    """Adds the shardings of results: as the sharding of the root, or as a custom call for each result."""
     root = entry.root
     parts = [sharding(said) for said in results]
     if parts and all(parts) and not isinstance(root.op, Parameter) and not root.extra.sharding:
@@ -218,7 +225,7 @@ def _dictionaries(function: mlir.Operation, name: str) -> list[dict[str, Any]]:
 
 
 def _entry_layout(entry: Computation, arguments: Sequence[Any], results: Sequence[Any]) -> ProgramShape:
-    """The entry's types with the layouts of its arguments and results, where given."""
+    """The entry's types, with the layouts of arguments and results that are given."""
     shape = entry.program_shape
     root = shape.result
     outputs = list(root.elements) if isinstance(root, TupleShape) else [root]
@@ -230,7 +237,9 @@ def _entry_layout(entry: Computation, arguments: Sequence[Any], results: Sequenc
 
 
 def _laid_out(shape: AnyShape, mode: Any) -> AnyShape:
-    """The shape with the layout in a text such as {0,1}; "default" and "auto" give the default layout."""
+    """The shape with the layout in a text such as {0,1}; with "default" or "auto" it has the default
+    layout.
+    """
     given = re.match(r"\{([\d,\s]*)", mode) if isinstance(mode, str) else None
     if given is None or not isinstance(shape, Shape):
         return shape

@@ -1,4 +1,4 @@
-"""A scope: a computation that is being filled with the operations of a block; and an import: a source with
+"""ImportScope fills a computation with the operations of a block; ModuleImport is one import: a source with
 the computations made from it.
 """
 
@@ -24,18 +24,19 @@ from axla.stablehlo.text.printer import type_text
 from axla.stablehlo.types import literal_of, shape_of
 
 Lowered = Instruction | Sequence[Instruction] | None
-"""The result of importing an operation: its value; the tuple of its values; its values one by one."""
+"""The result of importing an operation: its value, or the tuple of its values, or a list of its values."""
 ImportRule = Callable[["ImportScope", mlir.Operation], Lowered]
-"""Adds instructions for an operation to a scope."""
+"""Adds instructions for an operation to a scope; returns its result."""
 
 RETURNS = frozenset({"func.return", "stablehlo.return", "mhlo.return", "sdy.return"})
 CONSTANT = "stablehlo.constant"
-DEEPEST = 100  # regions in one another
+DEEPEST = 100  # levels of nested regions
 
 
 class ImportScope:
-    """The values of one computation. Tuple elements are extracted on first use: `tuples` are tuple-shaped
-    instructions whose elements are results of operations, or arguments of blocks.
+    """Fills one computation; `values` has the instruction of each MLIR value. Tuple elements are extracted on
+    first use: `tuples` has tuple-shaped instructions whose elements are the results of an operation, or the
+    arguments of a block.
     """
 
     __slots__ = ("importer", "computation", "values", "tuples", "extra", "_name")
@@ -51,7 +52,7 @@ class ImportScope:
     # Operations.
 
     def fill(self, block: mlir.Block) -> list[Instruction]:
-        """Imports the operations of a block; returns the values that it returns."""
+        """Imports the operations of a block; returns the operands of its return."""
         importer = self.importer
         rules, origin = importer.rules, importer.origins.of
         if not block.operations or block.operations[-1].name not in RETURNS:
@@ -65,7 +66,7 @@ class ImportScope:
             for operation in operations:
                 rule = rules.get(operation.name)
                 if rule is None:
-                    raise UnsupportedError(f"HLO has nothing for this operation{_why_not(operation.name)}")
+                    raise UnsupportedError(f"HLO has no op for this operation{_why_not(operation.name)}")
                 self.extra, self._name = origin(operation.location, operation.attributes)
                 self.bind(operation, rule(self, operation))
             operation = last
@@ -73,8 +74,8 @@ class ImportScope:
         except AxlaError as error:
             raise placed(error, operation) from None
         except (ArithmeticError, AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
-            # A source that nobody has verified.
-            raise placed(VerifyError(f"malformed: {error!r}"), operation) from error
+            # The source was not verified before.
+            raise placed(VerifyError(f"malformed operands or attributes: {error!r}"), operation) from error
         importer.depth -= 1
         return found
 
@@ -85,13 +86,13 @@ class ImportScope:
             if len(results) == 1:
                 self._define(results[0], outcome)
             elif results:
-                # A sharding is that of the tuple.
+                # A sharding belongs to the tuple, not to its elements.
                 extra = replace(self.extra, sharding=None) if self.extra.sharding else self.extra
                 self.tuples[operation] = (outcome, extra, self._name)
             return
         found = outcome or ()
         if len(found) != len(results):
-            raise VerifyError(f"it returns {len(found)} values, but its type says {len(results)}")
+            raise VerifyError(f"it returns {len(found)} values, but its type has {len(results)}")
         for value, inst in zip(results, found, strict=True):
             self._define(value, inst)
 
@@ -99,13 +100,15 @@ class ImportScope:
         written = self.importer.shape(value.type)
         if inst.shape is not written and not _agree(inst.shape, written):
             found = inst.shape.to_string(layout=False)
-            raise VerifyError(f"its result follows as {found}, {type_text(value.type)} is written")
+            raise VerifyError(f"its result is {found}, but the written type is {type_text(value.type)}")
         self.values[value] = inst
 
     # Values.
 
     def value(self, value: mlir.Value) -> Instruction:
-        """The instruction of a value. A constant from an outer region is copied."""
+        """The instruction of a value. An element of a tuple is extracted; a constant from an outer region is
+        copied.
+        """
         found = self.values.get(value)
         if found is not None:
             return found
@@ -122,11 +125,11 @@ class ImportScope:
         what = f"of {owner.name}" if isinstance(owner, mlir.Operation) else "argument of a block"
         place = position_of(owner) if isinstance(owner, mlir.Operation) else ""
         raise UnsupportedError(
-            f"its region uses a value ({what}{place}) of the program around it; here only constants can be"
+            f"its region uses an outer value ({what}{place}); only outer constants can be used here"
         )
 
     def operands(self, operation: mlir.Operation, count: int | None = None) -> list[Instruction]:
-        """The operands; VerifyError when there are not `count`."""
+        """The instructions of the operands. Raises VerifyError if there are not `count` operands."""
         given = operation.operands
         if count is not None and len(given) != count:
             raise VerifyError(f"{count} operands are wanted, found {len(given)}")
@@ -134,7 +137,7 @@ class ImportScope:
         return [values.get(v) or self.value(v) for v in given]
 
     def shape(self, operation: mlir.Operation, number: int = 0) -> Shape:
-        """The shape of a result, which must be an array."""
+        """The shape of a result, which must be an array; raises VerifyError for any other type."""
         found = self.importer.shape(operation.results[number].type)
         if not isinstance(found, Shape):
             raise VerifyError(f"result {number} must be a tensor, found {found.to_string(layout=False)}")
@@ -154,22 +157,24 @@ class ImportScope:
         self, op: Op, operands: Sequence[Instruction] = (), shape: AnyShape | None = None, *,
         extra: Extra | None = None,
     ) -> Instruction:  # fmt: skip
-        """A new instruction, with the metadata of the current operation."""
+        """Adds an instruction, by default with the metadata of the current operation."""
         extra = self.extra if extra is None else extra
         return self.computation.add(op, operands, shape, stem=self._name, extra=extra)
 
     def tuple(self, values: Sequence[Instruction], *, named: bool = True) -> Instruction:
-        """A single value as it is; none or several as a tuple."""
+        """Returns a single value as it is, and adds a tuple of none or several. If `named`, the tuple has the
+        metadata of the current operation.
+        """
         if len(values) == 1:
             return values[0]
         return self.add(Tuple(), values) if named else self.computation.add(Tuple(), values)
 
     def parts(self, value: Instruction, count: int) -> list[Instruction]:
-        """The first elements of a tuple."""
+        """Extracts the first `count` elements of a tuple."""
         return [self.add(GetTupleElement(n), (value,)) for n in range(count)]
 
     def constant(self, attribute: mlir.Attribute, type_: mlir.Type) -> Instruction:
-        """A constant; if all elements are equal, a broadcast scalar."""
+        """Adds a constant; if all elements are equal, it is a broadcast scalar."""
         literal = literal_of(attribute, self.importer.source.resources)
         shape = self.importer.shape(type_)
         if literal.shape is shape:
@@ -182,45 +187,45 @@ class ImportScope:
         return self.computation.add(Broadcast(shape, ()), (scalar,), shape)
 
     def scalar(self, value: object, like: Shape) -> Instruction:
-        """A constant of an element type, broadcast to the shape of `like`."""
+        """Adds a constant with the element type of `like`, broadcast to its shape."""
         literal = Literal.scalar(like.dtype, value)
         inst = self.computation.add(Constant(literal.shape, literal), (), literal.shape)
         return inst if not like.dims else self.add(Broadcast(like, ()), (inst,))
 
     def converted(self, operand: Instruction, dtype: DType) -> Instruction:
-        """An operand converted to a wider element type."""
+        """Converts an operand to a wider element type, unless it has that type."""
         shape = array(operand.shape)
         return operand if shape.dtype is dtype else self.add(Convert(shape.with_dtype(dtype)), (operand,))
 
     # Regions.
 
     def region(self, operation: mlir.Operation, number: int = 0) -> Computation:
-        """A region that uses no outer values, as a computation with a parameter for each argument."""
+        """Imports a region that uses no outer values, as a computation with a parameter for each argument."""
         return self.importer.plain(operation.regions[number].blocks[0])
 
     def closed(
         self, operation: mlir.Operation, number: int, state: Sequence[mlir.Value], *, passed: bool = False
     ) -> Computation:
-        """A region as a computation with one parameter: its arguments and these outer values, which are also
-        results if `passed`.
+        """Imports a region as a computation with one parameter: the region's arguments and the outer values
+        in `state`, which are also results if `passed`.
         """
         block = operation.regions[number].blocks[0]
         inner = self.importer.carrying(block, self, state)
         results = inner.fill(block) + [inner.value(v) for v in (state if passed else ())]
-        # An array may be its own tuple only where it is the whole state.
+        # A single result is the whole state, which is not wrapped in a tuple then.
         inner.computation.set_root(inner.tuple(results, named=False))
         return inner.computation
 
     def captured(self, operation: mlir.Operation, numbers: Iterable[int]) -> list[mlir.Value]:
-        """The outer values that regions use, without constants."""
+        """The outer values, except constants, that the regions with these numbers use."""
         found: dict[mlir.Value, None] = {}
         for number in numbers:
             found |= self.importer.captures.get(id(operation.regions[number]), {})
         return list(found)
 
     def composed(self, function: Callable[..., XlaOp], operands: Sequence[Instruction]) -> Instruction:
-        """The result of a function composed of builder operations, next to its operands; built once for equal
-        shapes.
+        """Adds the instructions of a function that is composed of builder operations; returns its result. The
+        function is built once for operands of equal shapes.
         """
         shapes = tuple(o.shape for o in operands)
         body = self.importer.compositions.get((function, shapes))
@@ -236,7 +241,7 @@ class ImportScope:
 
 
 class ModuleImport:
-    """One import: a source, the module made from it, and state shared by its computations."""
+    """One import: a source, the module made from it, and the state that its computations share."""
 
     def __init__(self, source: mlir.Source, rules: Mapping[str, ImportRule], name: str) -> None:
         self.source = source
@@ -244,15 +249,17 @@ class ModuleImport:
         self.rules = rules
         self.origins = Origins()
         self.module = Module(name)
-        self.computations: dict[str, Computation] = {}  # of functions
-        self.captures: dict[int, dict[mlir.Value, None]] = {}  # by the identity of a region
-        self.compositions: dict[Any, Computation] = {}  # of functions that ops are composed of
-        self.depth = 0  # of the regions being imported
+        self.computations: dict[str, Computation] = {}  # by the names of the functions
+        # the outer values that a region uses, by the identity of the region
+        self.captures: dict[int, dict[mlir.Value, None]] = {}
+        # by the function that composes operations and the operand shapes
+        self.compositions: dict[Any, Computation] = {}
+        self.depth = 0  # levels of the regions being imported
         self._shapes: dict[int, AnyShape] = {}  # by the identity of a type, which the source keeps alive
         self._regions = 0
 
     def shape(self, type_: mlir.Type) -> AnyShape:
-        """The shape of an MLIR type; each type object is translated once."""
+        """The shape of an MLIR type; each type object is converted once."""
         found = self._shapes.get(id(type_))
         if found is None:
             found = self._shapes[id(type_)] = shape_of(type_)
@@ -263,7 +270,9 @@ class ModuleImport:
     def plain(
         self, block: mlir.Block, computation: Computation | None = None, attributes: Any = None
     ) -> Computation:
-        """A region, or a function, as a computation with a parameter for each argument."""
+        """Imports a region, or a function, as a computation with a parameter for each argument; `attributes`
+        may have the attributes of the arguments.
+        """
         computation = self._region() if computation is None else computation
         scope, count = ImportScope(self, computation), len(block.arguments)
         said = attributes if isinstance(attributes, tuple) and len(attributes) == count else ({},) * count
@@ -281,7 +290,9 @@ class ModuleImport:
         return self.module.add_computation(f"region_{self._regions - 1}")
 
     def carrying(self, block: mlir.Block, outer: ImportScope, state: Sequence[mlir.Value]) -> ImportScope:
-        """The scope of a region with one parameter: its arguments and the outer values in `state`."""
+        """Makes the scope of a region with one parameter: the region's arguments and the outer values in
+        `state`.
+        """
         computation = self._region()
         shapes = [self.shape(a.type) for a in block.arguments] + [outer.value(v).shape for v in state]
         scope = ImportScope(self, computation)
@@ -299,13 +310,13 @@ class ModuleImport:
 
 
 def count(attributes: dict[str, Any], name: str) -> int:
-    """A number of replicas or partitions; 1 where it is not given."""
+    """The number of replicas or partitions in an attribute; 1 if it is missing."""
     found = attributes.get(name)
     return max(1, found.value) if isinstance(found, mlir.IntegerAttr) else 1
 
 
 def whole(shapes: Sequence[AnyShape]) -> AnyShape:
-    """The only shape, or the tuple of all."""
+    """The only shape, or the tuple shape of all."""
     return shapes[0] if len(shapes) == 1 else TupleShape(shapes)
 
 
@@ -322,13 +333,13 @@ def _why_not(name: str) -> str:
 
 
 def position_of(operation: mlir.Operation) -> str:
-    """The position of an operation, for messages; "" where unknown."""
+    """The position of an operation for messages, such as " at line 3, column 5"; "" if it is unknown."""
     line, column = operation.position
     return f" at line {line}, column {column}" if line else ""
 
 
 def placed(error: AxlaError, operation: mlir.Operation) -> AxlaError:
-    """The error with the operation where it occurred; the innermost operation is named."""
+    """The error with the name and position of the operation, unless those of an inner operation are there."""
     if error.placed:
         return error
     kind = VerifyError if isinstance(error, ShapeError) else type(error)

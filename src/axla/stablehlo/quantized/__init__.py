@@ -1,4 +1,4 @@
-"""Rewrites quantized types as the integers in which they are stored.
+"""Rewrites quantized types as the integer types that store them.
 
 A value of a quantized type becomes a value of its storage type. `rules.py` rewrites operations: those that
 only move elements move integers; sums, products and convolutions are computed exactly with integers and
@@ -23,7 +23,9 @@ __all__ = ["without_quantized"]
 
 
 def without_quantized(source: mlir.Source) -> mlir.Source:
-    """The source without quantized types; itself where it has none. Functions without them are shared."""
+    """The source without quantized types; the source itself if it has none. Functions without quantized types
+    are shared with it.
+    """
     functions = {id(op) for op in source.body if op.name == "func.func" and _mentions(op)}
     if not functions:
         return source
@@ -36,7 +38,7 @@ def _mentions(function: mlir.Operation) -> bool:
     inside = list(function.walk())
     values = [result for operation in inside for result in operation.results]
     values += [a for operation in inside for block in operation.blocks for a in block.arguments]
-    # By identity: hashing a type takes longer, and the source keeps them alive.
+    # Types are collected by identity, since hashing them takes longer; the source keeps them alive.
     types = {id(value.type): value.type for value in values}
     return any(stored(kind) != kind for kind in types.values())
 
@@ -51,7 +53,7 @@ def _function(function: mlir.Operation, known: dict[Any, np.ndarray]) -> mlir.Op
 
 
 def _attributes(operation: mlir.Operation) -> dict[str, Any]:
-    """The attributes, with quantized types in them replaced."""
+    """The attributes of an operation, with storage types in place of quantized types."""
     found = dict(operation.attributes)
     for name, value in operation.attributes.items():
         if isinstance(value, mlir.FunctionType | mlir.TensorType):

@@ -1,4 +1,4 @@
-"""Conversion between integers and the real numbers that they represent: `quantize` and `dequantize` of the
+"""Converts between integers and the real numbers that they represent, like `quantize` and `dequantize` in the
 specification.
 """
 
@@ -18,7 +18,7 @@ from axla.stablehlo.text.printer import type_text
 
 
 def quantized_type(type_: mlir.Type) -> mlir.QuantizedType | None:
-    """The element type of a tensor, if it is a quantized one."""
+    """The element type of a tensor if it is quantized, else None."""
     element = type_.element if isinstance(type_, mlir.TensorType) else None
     return element if isinstance(element, mlir.QuantizedType) else None
 
@@ -29,7 +29,7 @@ def is_quantized(type_: mlir.Type) -> bool:
 
 
 def stored(type_: Any) -> Any:
-    """The type with quantized types replaced by storage types."""
+    """The type with storage types in place of quantized types."""
     if isinstance(type_, mlir.TensorType):
         element = type_.element
         return replace(type_, element=element.storage) if isinstance(element, mlir.QuantizedType) else type_
@@ -43,22 +43,24 @@ def stored(type_: Any) -> Any:
 
 
 def expressed(type_: mlir.Type) -> mlir.Type:
-    """The type of the real numbers; an unquantized type is returned as it is."""
+    """The type of the real numbers that a quantized tensor represents; an unquantized type is returned as it
+    is.
+    """
     found = quantized_type(type_)
     return type_ if found is None else replace(type_, element=found.expressed)
 
 
 def largest(type_: mlir.QuantizedType) -> int:
-    """The largest absolute difference of a stored value and its zero point."""
+    """The largest absolute difference between a stored integer and its zero point."""
     zeros = type_.zero_points or (0,)
     return max(type_.storage_max - min(zeros), max(zeros) - type_.storage_min)
 
 
 class Quantizer(Builder):
-    """Writes operations on integers in place of those on real numbers.
+    """Writes operations on integers in place of operations on quantized values.
 
-    Each constant is written once. `known` has scales and zero points of types as arrays, shared by all
-    operations of a source, since a type can be as long as the whole file, and every operation has types.
+    Each constant is written once. `known` has scales and zero points of types as arrays. All operations of a
+    source share it, since a type can be as long as the whole file, and every operation has types.
     """
 
     def __init__(self, block: mlir.Block, known: dict[Any, np.ndarray]) -> None:
@@ -67,7 +69,7 @@ class Quantizer(Builder):
         self.constants: dict[Any, mlir.Value] = {}
 
     def convert(self, value: mlir.Value, element: mlir.Type) -> mlir.Value:
-        """Adds a conversion to an element type, unless the value has it."""
+        """Converts a value to an element type, unless the value has it."""
         type_ = mlir.tensor(value.type)
         if type_.element == element:
             return value
@@ -79,8 +81,8 @@ class Quantizer(Builder):
         self, name: str, value: mlir.Value, by: Sequence[float], of: mlir.QuantizedType,
         axes: tuple[int, ...] | None = None,
     ) -> mlir.Value:  # fmt: skip
-        """An operation on a value and scales or zero points; `axes`: the dimensions of the value for
-        `of.axes`.
+        """Applies the operation `name` to a value and the scales or zero points `by` of the type `of`. `axes`
+        are the dimensions of the value for `of.axes`, by default equal to them.
         """
         given = self._parameters(by, of, of.axes if axes is None else axes, mlir.tensor(value.type))
         return self.make(name, (value, given), value.type)
@@ -88,7 +90,7 @@ class Quantizer(Builder):
     def _parameters(
         self, values: Sequence[float], of: mlir.QuantizedType, axes: tuple[int, ...], like: mlir.TensorType
     ) -> mlir.Value:
-        """Scales or zero points as a tensor of this type."""
+        """Makes a tensor of the type `like` from scales or zero points."""
         array, shape = self._array(values, like.element), like.shape or ()
         if (array == array.flat[0]).all():
             if None not in shape:
@@ -102,7 +104,7 @@ class Quantizer(Builder):
         return self._broadcast(vector, axes, like)
 
     def _array(self, values: Sequence[float], element: mlir.Type) -> np.ndarray:
-        key = (id(values), element)  # the source keeps the tuples of its types
+        key = (id(values), element)  # the source keeps the tuples of its types, so the id is safe
         array = self.known.get(key)
         if array is None:
             array = np.asarray(values, np.float64 if isinstance(element, mlir.FloatType) else np.int64)
@@ -113,7 +115,8 @@ class Quantizer(Builder):
 
     def _constant(self, array: Any, type_: mlir.TensorType) -> mlir.Value:
         array = np.asarray(array)
-        key = type_, array.tobytes() if array.nbytes < 64 else id(array)  # which its operation keeps
+        # the constant keeps the array, so the id is safe
+        key = type_, array.tobytes() if array.nbytes < 64 else id(array)
         value = self.constants.get(key)
         if value is None:
             given = {"value": mlir.DenseElements(type_, array)}
@@ -124,7 +127,9 @@ class Quantizer(Builder):
         return self.make("broadcast_in_dim", (value,), type_, {"broadcast_dimensions": numbers(axes)})
 
     def _blocks(self, array: np.ndarray, of: mlir.QuantizedType, like: mlir.TensorType) -> mlir.Value:
-        """One parameter for each block: in every dimension, blocks times the size of a block."""
+        """Makes a tensor from one parameter for each block; a dimension has the number of blocks times the
+        size of a block.
+        """
         shape, blocks = like.shape or (), of.blocks
         if len(blocks) != len(shape):
             if any(not 0 <= axis < len(shape) for axis in of.axes):
@@ -142,24 +147,26 @@ class Quantizer(Builder):
     # From and to real numbers.
 
     def centred(self, value: mlir.Value, of: mlir.QuantizedType, element: mlir.IntegerType) -> mlir.Value:
-        """The stored integers minus their zero points, in a wider type."""
+        """The stored integers minus their zero points, in the wider type `element`."""
         value = self.convert(value, element)
         return self.scaled("subtract", value, of.zero_points, of) if any(of.zero_points) else value
 
     def dequantize(self, value: mlir.Value, of: mlir.QuantizedType | None) -> mlir.Value:
-        """The real numbers; an unquantized value is returned as it is."""
+        """Converts stored integers to the real numbers that they represent; returns the value itself if `of`
+        is None.
+        """
         if of is None:
             return value
         centred = self.centred(value, of, I32 if of.storage.width <= 16 else I64)
         return self.scaled("multiply", self.convert(centred, of.expressed), of.scales, of)
 
     def quantize(self, value: mlir.Value, to: mlir.QuantizedType | None) -> mlir.Value:
-        """Quantizes real numbers; returns the value itself if `to` is None."""
+        """Converts real numbers to stored integers; returns the value itself if `to` is None."""
         return value if to is None else self.fitted(self.scaled("divide", value, to.scales, to), to)
 
     def fitted(self, value: mlir.Value, to: mlir.QuantizedType) -> mlir.Value:
-        """Scaled numbers in stored form: the zero point is added, the value clamped; real numbers are rounded
-        to nearest, ties to even.
+        """Converts numbers, already divided by the scale, to stored integers: adds the zero point, clamps,
+        and rounds real numbers to nearest, ties to even.
         """
         if any(to.zero_points):
             value = self.scaled("add", value, to.zero_points, to)

@@ -1,4 +1,4 @@
-"""Operations on quantized tensors, rewritten as operations on integers."""
+"""Rewrites operations on quantized tensors as operations on integers."""
 
 from __future__ import annotations
 
@@ -27,13 +27,15 @@ after_all bitcast_convert composite constant create_token custom_call get_dimens
 infeed optimization_barrier outfeed recv return send set_dimension_size tuple
 """
 MOVING = {f"stablehlo.{name}" for name in _MOVING.split()}
-"""The result has elements of the operands."""
+"""Operations whose result has elements of the operands."""
 ORDERED = {f"stablehlo.{name}" for name in ("clamp", "compare", "maximum", "minimum")}
-"""They ask for the order only, which is that of the integers where all operands are of one type."""
+"""Operations that only depend on the order of values. The integers have the same order if all operands have
+one type.
+"""
 PASSING = {f"stablehlo.{name}" for name in _PASSING.split()} | {
     "func.call", "func.return", "interpreter.probe", "interpreter.print"
 }  # fmt: skip
-"""They take the stored integers for what they are."""
+"""Operations that can be applied to the stored integers as they are."""
 
 
 def rewrite(
@@ -78,7 +80,9 @@ def _requantized(
 
 
 def _of_result(writer: Quantizer, operation: mlir.Operation, operands: list[mlir.Value]) -> list[mlir.Value]:
-    """Operands converted to the type of the result, where theirs is another one with a single scale."""
+    """Converts operands to the quantized type of the result, unless both types have axes. Raises VerifyError
+    if only one of the two has axes.
+    """
     result = operation.results[0].type
     to = quantized_type(result)
     found = []
@@ -92,11 +96,11 @@ def _of_result(writer: Quantizer, operation: mlir.Operation, operands: list[mlir
     return found
 
 
-# Exact: computed with integers, then scaled.
+# Exact rules compute with integers, then scale the result.
 
 
 class _Exact:
-    """An operation with one result, which is quantized like all operands."""
+    """An operation with one result, whose operands and result are all quantized."""
 
     def __init__(
         self, writer: Quantizer, operation: mlir.Operation, operands: list[mlir.Value], said: dict[str, Any]
@@ -107,18 +111,18 @@ class _Exact:
         self.sizes = [_sizes(v) for v in operation.operands]
 
     def total(self, wide: mlir.IntegerType) -> mlir.Value:
-        """The result of the operation on integers minus their zero points, in a wider type."""
+        """The result of the operation on the stored integers minus their zero points, in the type `wide`."""
         pairs = zip(self.operands, self.kinds, strict=True)
         centred = [self.writer.centred(value, kind, wide) for value, kind in pairs]
         result = replace(stored(self.operation.results[0].type), element=wide)
         return self.writer.emit(self.operation.name, centred, [result], self.said)[0]
 
     def scaled(self, terms: float, axis: int | None) -> mlir.Value | None:
-        """Sums of `terms` products: computed on integers, then multiplied by the product of the operands'
-        scales over the result's scale.
+        """The result of an operation that sums `terms` products: computed on integers, then multiplied by the
+        product of the operands' scales over the result's scale.
 
-        `axis`: the dimension of the result that has the scales of the right operand. None where the integers
-        could overflow, or the scales are arranged differently.
+        `axis` is the dimension of the result to which the right operand's scales belong, None if it has no
+        axis. Returns None if the integers could overflow, or if the scales are arranged differently.
         """
         (left, right), to = self.kinds, self.to
         if left.axes or to.block_sizes or (to.axes and (axis is None or to.axes != (axis,))):
@@ -134,7 +138,7 @@ class _Exact:
 
 
 def _sum(case: _Exact) -> mlir.Value | None:
-    """A sum where all scales are equal."""
+    """Rewrites a sum or difference if all scales are equal; else returns None."""
     kinds = (*case.kinds, case.to)
     if any(k.axes or k.storage.width > 16 for k in kinds) or len({k.scales for k in kinds}) != 1:
         return None
@@ -160,7 +164,7 @@ def _dot(case: _Exact) -> mlir.Value | None:
         if of.block_sizes or at in taken:
             return None
         free = [d for d in range(len(rhs)) if d not in batch and d not in taken]
-        # The result has batch dimensions, what is left of lhs, what is left of rhs.
+        # The result has the batch dimensions, then the free ones of lhs, then the free ones of rhs.
         result = len(_sizes(case.operation.results[0]))
         axis = batch.index(at) if at in batch else result - len(free) + free.index(at)
     return case.scaled(math.prod(lhs[d] for d in contracted), axis)
@@ -176,7 +180,7 @@ def _convolution(case: _Exact) -> mlir.Value | None:
 
 
 def _sizes(value: mlir.Value) -> tuple[float, ...]:
-    """The upper limit of each size."""
+    """The upper limit of each size of a tensor; infinity for an unknown size."""
     return tuple([math.inf if size is None else int(size) for size in sizes_of(value.type)])
 
 

@@ -1,9 +1,9 @@
 """Specializes programs with open sizes, `tensor<?x4xf32>`, for given sizes.
 
-A source is rewritten function by function, for the types of each call (`calls.py`), each by `writer.py`. On
-the way small known values are folded (`folding.py`), operations that take sizes as operands get their form
-with attributes (`forms.py`), sizes of results are inferred from those of operands (`inference.py`), and shape
-assertions are checked. Sizes with an upper bound (`../sizes.py`) stay: HLO has them as `[<=n]`.
+A source is rewritten function by function, for the types of each call (`calls.py`); `writer.py` rewrites a
+function. It folds small known values (`folding.py`), gives operations that take sizes as operands their form
+with attributes (`forms.py`), infers the sizes of results from those of operands (`inference.py`), and checks
+shape assertions. Sizes with an upper bound (`../sizes.py`) stay: HLO has them as `[<=n]`.
 """
 
 from __future__ import annotations
@@ -33,15 +33,16 @@ def specialize(
     source: mlir.Source, entry: str, arg_types: Sequence[Any] | None = None,
     dim_args: Sequence[int] | None = None,
 ) -> mlir.Source:  # fmt: skip
-    """The source for certain arguments of `entry`; itself where no size is open.
+    """Specializes a source for certain arguments of `entry`; returns the source itself if no size is open.
 
-    The first arguments get the values `dim_args` and are no longer arguments; the others get `arg_types`: the
-    text of an MLIR type, a Shape, or anything with `shape` and `dtype`; None for the written type.
+    The first arguments get the values `dim_args` and are no longer arguments. The others get the types
+    `arg_types`: each is the text of an MLIR type, a Shape, anything with `shape` and `dtype`, or None for the
+    written type.
     """
     made = FunctionInstances(source, Writer)
     if not made.open and arg_types is None and dim_args is None:
         return source
-    made.open.add(entry)  # it is written again, and keeps its name
+    made.open.add(entry)  # the entry is always rewritten, and keeps its name
     types = [a.type for block in made.functions[entry].blocks[:1] for a in block.arguments]
     dims = list(dim_args or ())
     if len(dims) > len(types):
@@ -65,7 +66,9 @@ def specialize(
 
 
 def _dimension(number: int, value: Any, type_: mlir.Type) -> Known:
-    """An argument with a given value."""
+    """The argument with the value that `dim_args` has for it; raises InvalidArgument unless the value fits
+    its type.
+    """
     wanted = element_type(type_)
     scalar = isinstance(type_, mlir.TensorType) and type_.shape == ()
     if not scalar or wanted is None or wanted.kind not in "iu":
@@ -78,7 +81,7 @@ def _dimension(number: int, value: Any, type_: mlir.Type) -> Known:
 
 
 def _argument(number: int, written: mlir.Type, given: Any) -> mlir.Type:
-    """The type of an argument: the given one, if it fits."""
+    """The type of an argument: the given one if it fits the written one, else raises InvalidArgument."""
     found = written if given is None else _read(number, given, written)
     what = f"argument {number} is {type_text(written)}"
     if is_open(found):
@@ -106,7 +109,7 @@ def _read(number: int, given: Any, written: mlir.Type) -> mlir.Type:
             sizes = tuple(Bounded(d) if b else d for d, b in zip(sizes, given.dynamic, strict=True))
         found = dtype if isinstance(dtype, DType) else from_numpy(np.dtype(dtype))
     except (TypeError, ValueError, AxlaError):
-        wanted = f"for argument {number} the text of a type, a Shape or what has shape and dtype"
+        wanted = f"for argument {number} the text of a type, a Shape or an object with shape and dtype"
         raise InvalidArgument(f"arg_types: {wanted} is wanted, found {given!r}") from None
     element = written.element if isinstance(written, mlir.TensorType) else written
     type_ = with_sizes(mlir.TensorType((), element), sizes)

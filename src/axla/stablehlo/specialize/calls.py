@@ -1,4 +1,6 @@
-"""Instances of functions for certain arguments: requests, results, calls among them, and their order."""
+"""Instances of functions for certain arguments: requests for them, their results, the calls among them, and
+their order.
+"""
 
 from __future__ import annotations
 
@@ -17,13 +19,13 @@ from axla.stablehlo.specialize.forms import DYNAMIC
 from axla.stablehlo.text.printer import type_text
 
 ASSERTION = "shape_assertion"
-MOST = 1_000_000  # operations written, copies of functions included
+MOST = 1_000_000  # the most operations that are written, copies of functions included
 CALLS = {"func.call": "callee", "stablehlo.composite": "decomposition"}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Known:
-    """A known value: written as a constant only where something uses it."""
+    """A known value. It is written as a constant only if an operation uses it."""
 
     type: mlir.Type
     array: np.ndarray
@@ -40,19 +42,21 @@ Held = mlir.Value | Known
 
 @dataclass(slots=True)
 class Instance:
-    """A function specialized for certain types and values, and those of its results that are known."""
+    """A function specialized for certain types and values of arguments. `known` has the values of those
+    results that are known.
+    """
 
     name: str
     types: list[mlir.Type]
     known: list[Known | None]
     operation: mlir.Operation
-    pure: bool  # it does nothing but give its results
+    pure: bool  # whether it has no effects beside its results
 
 
 @dataclass(slots=True)
 class InstanceRequest:
-    """A request for a function with these arguments. Known values are neither parameters nor results, unless
-    `all_parameters` or `all_results` is set.
+    """A request for the instance of a function with these arguments. Known values are neither parameters nor
+    results, unless `all_parameters` or `all_results` is set.
     """
 
     name: str
@@ -70,7 +74,7 @@ Work = Generator[InstanceRequest, Any, Any]
 
 
 def needs_work(operation: mlir.Operation) -> bool:
-    """Whether an operation cannot be imported as it is."""
+    """Whether an operation must be rewritten before the import."""
     name = operation.name
     if name in DYNAMIC or name.startswith(("shape.", "tensor.", "arith.")):
         return True
@@ -87,13 +91,14 @@ class FunctionInstances:
     """The functions of a source, and the instances made for the types that they are called with."""
 
     def __init__(self, source: mlir.Source, writer: Callable[[FunctionInstances], Any]) -> None:
-        self.writer = writer  # of one instance
+        self.writer = writer  # makes the writer of one instance
         self.functions = functions_of(source)
-        self.open: set[str] = set()  # functions with open types or `dynamic_*` inside, or in what they call
+        # functions that must be rewritten, because of themselves or of functions that they call
+        self.open: set[str] = set()
         self.callees: dict[str, set[str]] = {}
         self._survey()
         self.instances: dict[tuple, Instance] = {}
-        self.kept: dict[str, None] = {}  # functions as they are
+        self.kept: dict[str, None] = {}  # functions that are kept unchanged
         self.called: dict[str, mlir.Operation] = {}  # instances by name
         self.active: set[str] = set()
         self.names = set(self.functions)
@@ -101,7 +106,7 @@ class FunctionInstances:
         self.written = 0
 
     def _survey(self) -> None:
-        """Collects facts about functions before specialization."""
+        """Finds the functions that each function calls, and the functions that must be rewritten."""
         callers: dict[str, list[str]] = {}
         for name, function in self.functions.items():
             self.callees[name] = {callee for inside in function.walk() for callee in callees(inside)}
@@ -116,7 +121,9 @@ class FunctionInstances:
             stack += found
 
     def name_for(self, name: str) -> str:
-        """A name for an instance. If the function itself is not kept, its first instance gets its name."""
+        """A name for an instance of a function. The first instance gets the name of the function, if that
+        itself is not kept.
+        """
         if name in self.free and name in self.open:
             self.free.discard(name)
             return name
@@ -127,7 +134,7 @@ class FunctionInstances:
         return f"{name}_{number}"
 
     def keep(self, name: str) -> None:
-        """Keeps a function unchanged, with all that it calls."""
+        """Keeps a function unchanged, with all functions that it calls."""
         stack = [name]
         while stack:
             name = stack.pop()
@@ -135,18 +142,20 @@ class FunctionInstances:
                 raise VerifyError(f"there is no function @{name}")
             if name not in self.kept:
                 if name in self.open:
-                    raise UnsupportedError(f"function @{name} has sizes that are not known and is not called")
+                    raise UnsupportedError(f"function @{name} has unknown sizes, and no call gives them")
                 self.kept[name] = None
                 stack.extend(self.callees[name])
 
     def count(self) -> None:
-        """Counts an operation that is written; UnsupportedError beyond `MOST`."""
+        """Counts an operation that is written; raises UnsupportedError beyond `MOST`."""
         self.written += 1
         if self.written > MOST:
             raise UnsupportedError(f"with its sizes known the program has more than {MOST} operations")
 
     def run(self, request: InstanceRequest) -> Instance:
-        """Makes an instance and those that it calls, without recursion, however deep the calls are."""
+        """Makes an instance and those that it calls. It does not recurse, so that calls may be nested
+        deeply.
+        """
         stack = [self._instance(request)]
         answer: Any = None
         while True:

@@ -1,8 +1,9 @@
-"""Arithmetic on sizes: evaluates operations on small known values.
+"""Folds arithmetic on sizes: evaluates operations on small known values.
 
-StableHLO operations are imported and interpreted; those of `shape` and `tensor` are functions here. Only
-computations with the same result on every backend are folded: integers, and floating-point operations that
-IEEE-754 rounds exactly. An operation without an entry, or with the result None, is left in the program.
+StableHLO operations are imported and interpreted; operations of `shape` and `tensor` have functions here.
+Only computations with the same result on every backend are folded: integers, and floating-point operations
+that IEEE-754 rounds exactly. An operation without an entry in a table, or with the result None, stays in the
+program.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from axla.stablehlo.importer import RULES
 from axla.stablehlo.importer.scope import RETURNS, ImportScope, ModuleImport
 from axla.stablehlo.sizes import Bounded, is_open, sizes_of
 
-LARGEST = 64  # elements of a value that is followed
+LARGEST = 64  # the most elements of a value that is folded
 FoldFunction = Callable[[mlir.Operation, Sequence[np.ndarray]], "np.ndarray | None"]
 
 
@@ -39,12 +40,14 @@ def known_value(value: mlir.Attribute, type_: mlir.Type) -> np.ndarray | None:
 
 
 def _followed(size: int, kind: np.dtype | None) -> bool:
-    """Whether values are followed: floats only one at a time, since more are data, not sizes."""
+    """Whether values of this size and type are folded. Of floats only single ones are, since more are data,
+    not sizes.
+    """
     return kind is not None and size <= (1 if kind.kind == "f" else LARGEST)
 
 
 def element_type(type_: mlir.Type) -> np.dtype | None:
-    """The NumPy type of a tensor's elements; None for types that are not followed."""
+    """The NumPy type of a tensor's elements; None for types that are not folded."""
     element = type_.element if isinstance(type_, mlir.TensorType) else type_
     if isinstance(element, mlir.OpaqueType):
         return _SHAPE_TYPES.get(element.text)
@@ -59,7 +62,9 @@ _SHAPE_TYPES = {
 
 
 def folded(operation: mlir.Operation, values: Sequence[np.ndarray], type_: mlir.Type) -> np.ndarray | None:
-    """The only result of an operation with known operands, of this type, whose sizes may be open."""
+    """Evaluates an operation on known operands; returns its only result, or None if it is not folded. `type_`
+    is the type of the result, whose sizes may be open.
+    """
     wanted, unknown = element_type(type_), is_open(type_)
     sizes = [] if unknown else [size for size in sizes_of(type_) if size is not None]
     if any(isinstance(size, Bounded) for size in sizes) or not _followed(math.prod(sizes), wanted):
@@ -73,20 +78,20 @@ def folded(operation: mlir.Operation, values: Sequence[np.ndarray], type_: mlir.
         else:
             return None
     except (AxlaError, ValueError, IndexError, TypeError, OverflowError):
-        return None  # the operation is wrong: it will be refused as it is
+        return None  # the operation is invalid, which its import will report
     if array is None or not _followed(array.size, wanted):
         return None
     return np.asarray(array if unknown else array.reshape(sizes)).astype(wanted)
 
 
 def is_foldable(operation: mlir.Operation) -> bool:
-    """Whether the interpreter evaluates an operation with known operands."""
+    """Whether the interpreter can evaluate an operation whose operands are known."""
     inside = [op.name for block in operation.blocks for op in block.operations]
     return operation.name in INTERPRETED and INTERPRETED.keys() | RETURNS >= set(inside)
 
 
 def _interpreted(operation: mlir.Operation, values: Sequence[np.ndarray], type_: mlir.Type) -> np.ndarray:
-    """The results of an operation, computed by the interpreter."""
+    """Evaluates an operation with the interpreter; returns its result."""
     importer = ModuleImport(mlir.Source(operation), RULES, "folded")
     scope = ImportScope(importer, importer.module.add_computation("folded", entry=True))
     for value, array in zip(operation.operands, values, strict=True):
@@ -103,7 +108,9 @@ def _interpreted(operation: mlir.Operation, values: Sequence[np.ndarray], type_:
 
 
 def _reshape_sizes(operation: mlir.Operation, values: Sequence[np.ndarray]) -> np.ndarray | None:
-    """compute_reshape_shape: at most one size is -1, and is computed from the number of elements."""
+    """Evaluates compute_reshape_shape: at most one size is -1, and is computed from the number of elements.
+    None if that is impossible.
+    """
     count, sizes = int(values[0]), values[1]
     known = int(np.prod(sizes[sizes != -1], dtype=object))
     if (sizes == -1).sum() > 1 or ((sizes == -1).any() and (not known or count % known)):
@@ -142,7 +149,7 @@ INTERPRETED: dict[str, str] = {
     **{f"stablehlo.{name}": f"stablehlo.{name}" for name in _FOLDED.split()},
     **{f"arith.{name}": f"stablehlo.{same}" for name, same in _OF_ARITH.items()},
 }
-"""Operations that are interpreted, and as which one of StableHLO."""
+"""The operations that are interpreted, each with the StableHLO operation of the same meaning."""
 FUNCTIONS: dict[str, FoldFunction] = {
     "shape.broadcast": _shape_broadcast,
     "shape.concat": lambda operation, values: np.concatenate(values),

@@ -1,4 +1,4 @@
-"""Rewrites operations that take sizes as operands to the form with attributes."""
+"""Rewrites operations that take sizes as operands to the form with sizes as attributes."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from axla.stablehlo.sizes import UNKNOWN, Sizes, is_open, sizes_of
 
 @dataclass(slots=True)
 class StaticOperation:
-    """The new form of an operation: its name, the remaining operands, its attributes and, if given in
-    `sizes`, the sizes of its results; a region may come from a function.
+    """The new form of an operation: its name, the numbers of the operands that it keeps, its attributes, and
+    the sizes of its results if operands have them. `reducer` names a function that becomes its region.
     """
 
     name: str
@@ -32,14 +32,16 @@ class StaticOperation:
 
 @dataclass(slots=True)
 class Given:
-    """The operands of an operation: their types and the values that are known."""
+    """An operation with the types of its operands, and their values as far as they are known."""
 
     operation: mlir.Operation
     types: Sequence[mlir.Type]
     values: Sequence[np.ndarray | None]
 
     def integers(self, number: int, what: str) -> tuple[int, ...]:
-        """The value of an operand, which must be known."""
+        """The value of an operand as integers. Raises UnsupportedError if it is not known; `what` names
+        it.
+        """
         found = self.values[number] if number < len(self.values) else None
         if found is None:
             raise UnsupportedError(f"{what} (operand {number}) {UNKNOWN}")
@@ -48,25 +50,27 @@ class Given:
         return tuple(int(v) for v in found.reshape(-1))
 
     def result_sizes(self, number: int) -> Sizes | None:
-        """The sizes given by an operand; None if it is unknown and the written type has them."""
+        """The sizes of the result in an operand; None if they are unknown and the written type has them."""
         if self.values[number] is None and not is_open(self.operation.results[0].type):
             return None
         return self.integers(number, "the sizes of the result")
 
     def attributes(self, *without: str, **more: Any) -> dict[str, Any]:
-        """The attributes of the operation, `without` some, with `more` added or replaced."""
+        """The attributes of the operation except those in `without`, with `more` added or replaced."""
         return {k: v for k, v in self.operation.attributes.items() if k not in without} | more
 
 
 def _attribute(kind: str, values: Sequence[int]) -> mlir.Attribute:
-    """An attribute: a list, or a matrix of (low, high)."""
+    """An attribute with these values: a list, or for the kind `table` a matrix with rows of (low, high)."""
     if kind == "table":
         return matrix(np.reshape(values, (-1, 2)).tolist(), 2)
     return numbers(values)
 
 
 def _static(record: Record) -> Callable[[Given], StaticOperation]:
-    """The operation that a record names, whose operands become attributes or the sizes of the result."""
+    """Makes the function that rewrites an operation to the static one that its record names. Operands become
+    attributes of that, or the sizes of its result.
+    """
     target, *words = record.static
     static = OPERATIONS[f"stablehlo.{target}"]
     kinds = {attribute.name: attribute.kind for attribute in static.attributes}
@@ -89,7 +93,9 @@ def _static(record: Record) -> Callable[[Given], StaticOperation]:
 
 
 def _set_dimension_size(given: Given) -> StaticOperation | None:
-    """A known size makes it a slice; otherwise it stays, with a bounded size."""
+    """Rewrites a set_dimension_size with a known size to a slice; else returns None, and the size stays
+    bounded.
+    """
     sizes, at = sizes_of(given.types[0]), attr.integer(given.operation, "dimension")
     size = given.values[1]
     if size is None or not is_open(given.operation.results[0].type) or not 0 <= at < len(sizes):
@@ -125,8 +131,8 @@ def _custom_call(given: Given) -> StaticOperation | None:
 
 
 def reduce_window(given: Given) -> StaticOperation:
-    """`stablehlo.dynamic_reduce_window`: n inputs, n initial values, then the window's attributes as
-    operands.
+    """Rewrites `stablehlo.dynamic_reduce_window`. Its operands are n inputs, n initial values, and the
+    attributes of the window.
     """
     (reducer,) = given.operation.attributes.get("called_computations", (None,))
     if not isinstance(reducer, mlir.SymbolRef):
@@ -166,4 +172,4 @@ FORMS: dict[str, Callable[[Given], StaticOperation | None]] = {
 DYNAMIC = {name for name in _STATIC if OPERATIONS[name].why_not} | {
     "stablehlo.compute_reshape_shape", "stablehlo.cstr_reshapable", "chlo.dynamic_reshape"
 }  # fmt: skip
-"""Operations that the importer does not know, even where all types have their sizes."""
+"""Operations that the importer does not support, even if all types have known sizes."""

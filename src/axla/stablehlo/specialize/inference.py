@@ -1,4 +1,4 @@
-"""Infers the types of results from those of operands, by the verifier's rules."""
+"""Infers the types of results from those of operands, with the verifier's rules."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from axla.stablehlo.verify.subject import Subject, TypeFacts
 
 
 class _Inferred(Subject):
-    """Records the inferred sizes of each result."""
+    """Checks an operation, and records the inferred sizes of each result."""
 
     __slots__ = ("sizes",)
 
@@ -31,8 +31,8 @@ class _Inferred(Subject):
 
 
 def result_types(operation: mlir.Operation, operands: Sequence[mlir.Type]) -> list[mlir.Type]:
-    """The types of an operation's results for operands of these types; VerifyError where they break a rule,
-    UnsupportedError where sizes cannot be inferred.
+    """The types of an operation's results for operands of these types. Raises VerifyError if they break a
+    rule, and UnsupportedError if sizes cannot be inferred.
     """
     name = operation.name
     if name in _OF_TYPES:
@@ -52,11 +52,13 @@ def result_types(operation: mlir.Operation, operands: Sequence[mlir.Type]) -> li
     return [refined(kind, found.sizes[n]) for n, kind in enumerate(written)]
 
 
-_UNKNOWN = "which sizes its result has does not follow from those of its operands"
+_UNKNOWN = "the sizes of its result do not follow from those of its operands"
 
 
 def _all_gather(operation: mlir.Operation, operands: Sequence[mlir.Type]) -> list[mlir.Type]:
-    """The specification's rule uses the number of processes; here only the groups are known."""
+    """The types of the results of an all_gather. The specification's rule uses the number of processes; here
+    only the groups are known.
+    """
     at, groups = attr.integer(operation, "all_gather_dim"), attr.matrix(operation, "replica_groups", [])
     if not groups:
         raise UnsupportedError("without replica_groups the size of its result is not known")

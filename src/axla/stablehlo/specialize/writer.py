@@ -1,4 +1,4 @@
-"""Rewrites one function: types are propagated from operation to operation, into regions and calls."""
+"""Specializes one function: propagates types from operation to operation, into regions and calls."""
 
 from __future__ import annotations
 
@@ -40,12 +40,15 @@ class Writer(Builder):
         super().__init__(mlir.Block())
         self.owner = owner
         self.values: dict[mlir.Value, Held] = {}
-        self.constants: list[dict[Known, mlir.Value]] = []  # of the blocks that are open, from the outermost
+        # constants of the open blocks, outermost block first
+        self.constants: list[dict[Known, mlir.Value]] = []
 
     # Functions, blocks.
 
     def function(self, function: mlir.Operation, request: InstanceRequest) -> Work:
-        """Writes the body for the types and values of a request; gives the function and its known results."""
+        """Writes the function for the types and values of a request; returns the instance. Yields requests
+        for the instances that it calls.
+        """
         old, given = function.body, request.arguments
         if old is None:
             raise VerifyError(f"function @{request.name} must have a body of one block")
@@ -73,8 +76,8 @@ class Writer(Builder):
         return Instance(name, [r.type for r in returned], known, operation, pure)
 
     def fill(self, old: mlir.Block, block: mlir.Block, *, all_results: bool = True) -> Work:
-        """Writes the operations of a block; returns the values returned. Known ones are written as results
-        only with `all_results`.
+        """Writes the operations of a block; returns the values that the block returns. Known values are
+        operands of the written return only with `all_results`.
         """
         if not old.operations or old.terminator.name not in RETURNS:
             raise VerifyError("a region must end with a return")
@@ -104,21 +107,21 @@ class Writer(Builder):
     # Values.
 
     def held(self, value: mlir.Value) -> Held:
-        """The new value for an old one, or its known value; VerifyError where it is not defined yet."""
+        """The new value for an old one, or its known value; raises VerifyError if it is not defined yet."""
         found = self.values.get(value)
         if found is None:
             raise VerifyError("an operand is used before it is computed")
         return found
 
     def written(self, held: Held) -> mlir.Value:
-        """The value; a known one as a constant in this block or an enclosing one."""
+        """Returns a value as an MLIR value: a known one is a constant in this block or an enclosing one."""
         if isinstance(held, mlir.Value):
             return held
         for constants in reversed(self.constants):
             if held in constants:
                 return constants[held]
         if not isinstance(held.type, mlir.TensorType):
-            raise UnsupportedError(f"a value of the type {type_text(held.type)} can only say sizes")
+            raise UnsupportedError(f"a value of the type {type_text(held.type)} can only be used for sizes")
         array = held.array
         if array.size > 1 and (array == array.flat[0]).all():
             array = np.asarray(array.flat[0])
@@ -140,7 +143,7 @@ class Writer(Builder):
         self, old: mlir.Operation, name: str, operands: Sequence[Held], types: Sequence[mlir.Type],
         attributes: dict[str, Any], regions: list[mlir.Region] | None = None,
     ) -> None:  # fmt: skip
-        """Writes an operation that replaces an old one."""
+        """Writes an operation in place of an old one; its results replace the old results."""
         self.stand_for(old)
         made = self.emit(name, list(map(self.written, operands)), types, attributes, regions)
         self.values.update(zip(old.results, made, strict=True))
@@ -173,8 +176,9 @@ class Writer(Builder):
         self.replace(operation, stand_in.name, operands, types, stand_in.attributes)
 
     def _moving_slice(self, operation: mlir.Operation, operands: Sequence[Held]) -> bool:
-        """A slice with a dynamic start and a known size: its end is its start plus known sizes, or the result
-        type gives the size.
+        """Rewrites a real_dynamic_slice with a dynamic start and a known size to a dynamic_slice; returns
+        whether it did. The size is the constant that was added to the start to compute the limit, or the
+        result type has it.
         """
         if operation.name != "stablehlo.real_dynamic_slice" or len(operands) != 4:
             return False
@@ -195,7 +199,7 @@ class Writer(Builder):
         return True
 
     def _fold(self, operation: mlir.Operation, operands: Sequence[Held]) -> bool:
-        """Whether an operation needs no code: its result is known, or it is an assertion that holds."""
+        """Folds an operation whose result is known, or an assertion that holds; returns whether it did."""
         name = operation.name
         if name == "stablehlo.custom_call" and operation.attributes.get("call_target_name") == ASSERTION:
             _assert(operation, operands)
@@ -237,7 +241,7 @@ class Writer(Builder):
             if len(given) != len(old.arguments):
                 raise VerifyError(f"region {number} takes {len(old.arguments)} values, found {len(given)}")
             if any(map(is_open, given)):
-                raise UnsupportedError("a region for sizes that are not known")
+                raise UnsupportedError("a region with arguments of unknown sizes")
             taken = [refined_type(a.type, t) for a, t in zip(old.arguments, given, strict=True)]
             block = mlir.Block(taken, old.locations)
             self.values.update(zip(old.arguments, block.arguments, strict=True))
@@ -261,7 +265,7 @@ class Writer(Builder):
             return
         instance = yield InstanceRequest(name, operands, composite, composite)
         if len(instance.types) != len(operation.results):
-            raise VerifyError(f"@{name} gives {len(instance.types)} values")
+            raise VerifyError(f"@{name} returns {len(instance.types)} values, not {len(operation.results)}")
         known = {v: k for v, k in zip(operation.results, instance.known, strict=True) if k is not None}
         self.values.update(known)
         if instance.pure and len(known) == len(instance.known):
@@ -276,7 +280,7 @@ class Writer(Builder):
             self.values.setdefault(operation.results[number], result)
 
     def _windows(self, operation: mlir.Operation) -> Work:
-        """A reduce-window whose region is a function."""
+        """Writes a reduce_window for a dynamic one, whose region is the function that it calls."""
         form = reduce_window(_given(operation, [self.held(v) for v in operation.operands]))
         function = self.owner.functions.get(form.reducer)
         if function is None or function.body is None or not function.body.operations:
@@ -303,7 +307,7 @@ def _given(operation: mlir.Operation, operands: Sequence[Held]) -> Given:
 
 
 def _size(operation: mlir.Operation, operands: Sequence[Held]) -> np.ndarray | None:
-    """Operations that query sizes."""
+    """The size that an operation queries; None if it is not known."""
     wanted = element_type(operation.results[0].type)
     sizes = sizes_of(operands[0].type) if operands else ()
     if any(isinstance(d, Bounded) for d in sizes) and operation.name != _SIZES[0]:
@@ -322,7 +326,7 @@ def _size(operation: mlir.Operation, operands: Sequence[Held]) -> np.ndarray | N
 
 
 def _folded(operation: mlir.Operation, operands: Sequence[Held]) -> np.ndarray | None:
-    """The result of an operation whose operands are all known; None where one is not."""
+    """Evaluates an operation if all operands are known; else returns None."""
     type_ = operation.results[0].type
     values = [o.array for o in operands if isinstance(o, Known)]
     if len(values) != len(operands):
@@ -333,7 +337,7 @@ def _folded(operation: mlir.Operation, operands: Sequence[Held]) -> np.ndarray |
 
 
 def _added(total: mlir.Value, start: mlir.Value) -> np.ndarray | None:
-    """The known value that was added to `start`; None otherwise."""
+    """The known value that was added to `start` to compute `total`; None if there is none."""
     made = total.owner
     if not isinstance(made, mlir.Operation) or made.name != "stablehlo.add" or start not in made.operands:
         return None
@@ -346,7 +350,7 @@ def _added(total: mlir.Value, start: mlir.Value) -> np.ndarray | None:
 def _results(
     operation: mlir.Operation, operands: list[mlir.Type], returned: list[list[mlir.Type]]
 ) -> list[mlir.Type]:
-    """The types of the results of an operation, given what its regions return."""
+    """The types of an operation's results. `returned` has the types that each of its regions returns."""
     written = [r.type for r in operation.results]
     if operation.name == "stablehlo.while":
         returned, found = returned[1:], [refined_type(w, t) for w, t in zip(written, operands, strict=True)]
@@ -363,7 +367,9 @@ def _results(
 
 
 def _joined(written: mlir.Type, branches: list[mlir.Type]) -> mlir.Type:
-    """The common type of branch results: where bounded sizes differ, the largest bound."""
+    """The common type of the results of branches: a size that is bounded in some branch has the bound of the
+    first such branch.
+    """
     if not isinstance(written, mlir.TensorType) or not is_open(written):
         return written
     columns = zip(*[sizes_of(t) for t in branches], strict=True)
@@ -372,10 +378,12 @@ def _joined(written: mlir.Type, branches: list[mlir.Type]) -> mlir.Type:
 
 
 def _assert(operation: mlir.Operation, operands: Sequence[Held]) -> None:
-    """Checks a shape assertion; the message contains its other operands for `{0}`, `{1}`..."""
+    """Checks a shape assertion; raises InvalidArgument if it does not hold. In its message, `{0}`, `{1}`...
+    stand for the other operands.
+    """
     if not operands or not isinstance(operands[0], Known):
         raise UnsupportedError(
-            "what is asserted of sizes depends on what is known only when the program runs"
+            "a shape assertion depends on values that are known only when the program runs"
         )
     if operands[0].array.all():
         return

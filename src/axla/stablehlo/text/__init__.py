@@ -1,8 +1,8 @@
-"""MLIR text of StableHLO programs, in and out.
+"""MLIR text of StableHLO programs: the parser and the printer.
 
 `lexer.py` reads tokens; `types.py`, `attributes.py` and `dense.py` read types and attributes; `operations.py`
 reads operations and regions; `assembly.py` reads short forms, which are defined in the records of
-`../operations.py`; `parser.py` reads files; `printer.py` writes.
+`../operations.py`; `parser.py` reads files; `printer.py` prints.
 """
 
 from axla.stablehlo.text.parser import parse, parse_attribute, parse_type

@@ -1,7 +1,7 @@
-"""Reads operations: an interpreter for the short forms of the records, and the generic form.
+"""Reads operations: in the short forms of their records, which are interpreted, and in generic form.
 
-A form is compiled once into steps, functions of the parser and a `Draft` of the operation. Parts that a table
-cannot describe are functions here, which forms refer to by name.
+A form is compiled once into steps, which are functions of the parser and a `Draft` of the operation. Parts
+that a form cannot describe are functions here, which forms call by name.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from axla.stablehlo.text.draft import PIECES, TYPES, Draft, ReadStep, operand
 from axla.stablehlo.text.operations import NamedArgument, Operations, Use
 
 SHORT_NAMES = {"module": "builtin.module", "call": "func.call", "return": "func.return", "func": "func.func"}
-"""Names that may leave out their dialect."""
+"""Operations that may be written without their dialect."""
 ISOLATED = frozenset({"builtin.module", "func.func"})
-"""Operations whose regions see no values from outside."""
+"""Operations whose regions cannot use outer values."""
 GENERIC = "(%*) <successors> (? < {!} > ?) (? <regions> ?) {} : @function"
-"""The format of an operation in generic form, behind its name in quotes."""
+"""The form of an operation in generic form, after its name in quotes."""
 DOT = """
 (? batching_dims = lhs_batching_dimensions:sizes x rhs_batching_dimensions:sizes , ?)
 contracting_dims = lhs_contracting_dimensions:sizes x rhs_contracting_dimensions:sizes
@@ -33,11 +33,11 @@ contracting_dims = lhs_contracting_dimensions:sizes x rhs_contracting_dimensions
 COMMUTATIVE = frozenset(
     f"stablehlo.{name}" for name in ("add", "and", "maximum", "minimum", "multiply", "or", "xor")
 )
-"""Operations that may stand after `applies` in a reduce."""
+"""Operations that may follow `applies` in a reduce."""
 
 
 def operation_at(parser: Operations) -> mlir.Operation:
-    """The operation at the cursor, in generic or short form, without its location."""
+    """Reads the operation at the cursor, in generic or short form, without its location."""
     at = parser.start
     if parser.kind == "string":
         name = parser.string()
@@ -72,7 +72,7 @@ def _compiled(form: str) -> list[ReadStep]:
 
 
 def _steps(pieces: list[str]) -> list[ReadStep]:
-    """The steps for the pieces up to the end of a part, which are removed from the list."""
+    """Compiles the pieces of a form up to the end of an alternative, and removes them from the list."""
     steps: list[ReadStep] = []
     while pieces and pieces[0] not in ("|", "?)"):
         piece = pieces.pop(0)
@@ -102,7 +102,9 @@ def _literal(token: str) -> ReadStep:
 
 
 def _optional(pieces: list[str]) -> ReadStep:
-    """The alternative `(? ... | ... ?)`, after its opening mark; the first token decides between the two."""
+    """Compiles the alternative `(? ... | ... ?)`, after its opening mark. The first token of the text decides
+    between the two sides.
+    """
     first = "(" if pieces[0].startswith("<") and len(pieces[0]) > 1 else pieces[0]
     steps, others = _steps(pieces), []
     if pieces.pop(0) == "|":
@@ -135,12 +137,12 @@ def _direction(parser: Operations) -> mlir.IntegerAttr:
 
 
 def _precisions(parser: Operations) -> tuple[mlir.EnumAttr, ...]:
-    """`[HIGH, HIGH]`."""
+    """Reads `[HIGH, HIGH]`."""
     return tuple(parser.listed("[]", lambda: parser.enumerated("precision")))
 
 
 def _dot(parser: Operations) -> mlir.StructAttr:
-    """`batching_dims = [0] x [0], contracting_dims = [1] x [0]`."""
+    """Reads `batching_dims = [0] x [0], contracting_dims = [1] x [0]`."""
     draft = Draft("", parser.start, dict.fromkeys(STRUCTURES["dot"], ()))
     for step in _compiled(DOT):
         step(parser, draft)
@@ -187,7 +189,9 @@ def _attribute(name: str, kind: str) -> ReadStep:
 
 
 def _opaque(kind: str) -> Callable[[Operations], mlir.OpaqueAttr]:
-    """An attribute of sdy, written without its name and, in lists, without brackets."""
+    """Returns a function that reads an attribute of sdy, which is written without its name and, in lists,
+    without brackets.
+    """
 
     def read(parser: Operations) -> mlir.OpaqueAttr:
         if parser.token not in ("<", "[", "{"):
@@ -201,16 +205,16 @@ def _opaque(kind: str) -> Callable[[Operations], mlir.OpaqueAttr]:
     return read
 
 
-# ---- Parts of their own
+# ---- Special parts
 
 
 def _successors(parser: Operations, draft: Draft) -> None:
     if parser.token == "[":
-        parser.fail(f"{draft.name}: successors, which no operation here has")
+        parser.fail(f"{draft.name} cannot have successors")
 
 
 def _slice(parser: Operations, draft: Draft) -> None:
-    """`[start:limit:stride, ...]`; a stride of 1 is not written."""
+    """Reads `[start:limit:stride, ...]`; a stride of 1 may be left out."""
 
     def one() -> tuple[int, int, int]:
         start = parser.integer()
@@ -256,12 +260,12 @@ def _window(parser: Operations, draft: Draft) -> None:
 
 
 def _carries(parser: Operations, draft: Draft) -> None:
-    """Reads the carries of a scan, after its inputs."""
+    """Reads the names of the carries of a scan, after its inputs."""
     draft.names = parser.uses()
 
 
 def _scan(parser: Operations, draft: Draft) -> None:
-    """The types of a scan; its last operands and results are the carried ones."""
+    """Reads the types of a scan; the last operands and results are the carries."""
     at, carries = parser.start, len(draft.names)
     TYPES["function"](parser, draft)
     if len(draft.results) < carries:
@@ -283,12 +287,12 @@ def _region(parser: Operations, draft: Draft) -> None:
 
 
 def _body(parser: Operations, draft: Draft) -> None:
-    """`(%a: type, ...) {...}`."""
+    """Reads a region with its arguments, `(%a: type, ...) {...}`."""
     draft.regions = [parser.region(arguments=parser.arguments())]
 
 
 def _carried(parser: Operations, draft: Draft) -> None:
-    """`%x = %0, ...)`: arguments of a loop's regions and their initial values."""
+    """Reads `%x = %0, ...)`: the arguments of a loop's regions, and their initial values."""
 
     def one() -> Use:
         at, name = parser.start, parser.take("value", "an argument")
@@ -300,17 +304,17 @@ def _carried(parser: Operations, draft: Draft) -> None:
 
 
 def _loop(parser: Operations, draft: Draft) -> None:
-    """A region whose arguments are the carried values."""
+    """Reads a region of a loop, whose arguments are the carried values."""
     names, types = draft.names, draft.types
     if len(types) != len(names):
-        parser.fail(f"{len(types)} types of {len(names)} arguments", draft.at)
+        parser.fail(f"{len(types)} types for {len(names)} arguments", draft.at)
     pairs = zip(names, types, strict=True)
     arguments: list[NamedArgument] = [(name, at, kind, None) for (name, at), kind in pairs]
     draft.regions.append(parser.region(arguments=arguments))
 
 
 def _reduced(parser: Operations, draft: Draft) -> None:
-    """`(%x init: %c), ...`."""
+    """Reads the inputs and initial values of a reduce, `(%x init: %c), ...`."""
     initial = Draft("", parser.start)
     while parser.accept("("):
         operand(parser, draft)
@@ -333,11 +337,11 @@ def _operator(parser: Operations, draft: Draft) -> None:
 
 
 def _applied(parser: Operations, draft: Draft) -> None:
-    """Creates the body of a reduce with `applies`."""
+    """Makes the body of a reduce with `applies`."""
     (inner, at), kind = draft.names[0], draft.types[0] if draft.types else None
     draft.location = where = parser.optional_location()
     if not isinstance(kind, mlir.TensorType):
-        parser.fail("a reduce of no tensors applies nothing", at)
+        parser.fail("a reduce with `applies` needs operands that are tensors", at)
     scalar, place = mlir.TensorType((), kind.element), parser.position(at)
     block = mlir.Block([scalar, scalar], None if where is None else [where, where])
     body = mlir.Operation(inner, list(block.arguments), [scalar], {}, [], where, place)
@@ -347,7 +351,9 @@ def _applied(parser: Operations, draft: Draft) -> None:
 
 
 def _reducer(parser: Operations, draft: Draft) -> None:
-    """`(%a: type, %b: type) ... {...}`: for each operand, an element and the accumulated value."""
+    """Reads the region of a reduce, `(%a: type, %b: type) ... {...}`: for each operand, the arguments for an
+    element and for the accumulated value.
+    """
     arguments: list[list[NamedArgument]] = [[], []]
     while parser.accept("("):
         arguments[0].append(parser.argument())
@@ -366,18 +372,20 @@ def _visibility(parser: Operations, draft: Draft) -> None:
 
 
 def _name(parser: Operations, draft: Draft) -> None:
-    """`@name`, or nothing."""
+    """Reads `@name`, if there is a name."""
     if parser.kind == "symbol":
         draft.attributes["sym_name"] = parser.symbol()
 
 
 def _typed(parser: Operations) -> tuple[mlir.Type, dict[str, Any]]:
-    """`type {...}`."""
+    """Reads `type {...}`, a type with optional attributes."""
     return parser.type(), parser.dictionary() if parser.token == "{" else {}
 
 
 def _signature(parser: Operations, draft: Draft) -> None:
-    """`(%a: type {...} loc(...), ...) -> (type {...}, ...)`; a declaration may have types only."""
+    """Reads `(%a: type {...} loc(...), ...) -> (type {...}, ...)`; a declaration may have types without
+    names.
+    """
 
     arguments: list[NamedArgument] = []
 
@@ -405,7 +413,7 @@ def _signature(parser: Operations, draft: Draft) -> None:
 
 
 def _definition(parser: Operations, draft: Draft) -> None:
-    """`{...}`, or nothing where a function is only declared."""
+    """Reads the body of a function, `{...}`; a function that is only declared has none."""
     if parser.token != "{":
         draft.regions = [mlir.Region()]
         return
@@ -414,7 +422,7 @@ def _definition(parser: Operations, draft: Draft) -> None:
     at = parser.start
     _region(parser, draft)
     if not draft.regions[0].blocks:
-        parser.fail("a function whose body is empty", at)
+        parser.fail("the body of the function is empty", at)
 
 
 PARTS: dict[str, ReadStep] = by_name(

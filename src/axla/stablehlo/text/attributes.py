@@ -1,4 +1,4 @@
-"""Attributes and locations in MLIR text."""
+"""Parses attributes and locations in MLIR text."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ _F64 = mlir.FloatType("f64")
 
 
 class Attributes(TypeReader):
-    """Reads attributes and locations. `location_places` has the positions of location aliases, which may be
-    defined after their use.
+    """Reads attributes and locations. `location_places` has the offsets of the definitions of location
+    aliases, which may follow their uses.
     """
 
     __slots__ = ("aliases", "locations", "location_places")
@@ -37,7 +37,7 @@ class Attributes(TypeReader):
         super().__init__(text, at)
 
     def attribute(self, kind: mlir.Type | None = None) -> Any:
-        """An attribute at the cursor. With `kind`, a number has that type and no `: type` follows it."""
+        """Reads an attribute. With `kind`, a number has that type, and no `: type` follows it."""
         token = self.kind
         if token == "number":
             return self.number(kind)
@@ -57,7 +57,7 @@ class Attributes(TypeReader):
         return found
 
     def dictionary(self) -> dict[str, Any]:
-        """`{name = value, "other name", ...}`."""
+        """Reads `{name = value, "other name", ...}`."""
         found: dict[str, Any] = {}
 
         def entry() -> None:
@@ -74,7 +74,7 @@ class Attributes(TypeReader):
         return self.string() if self.kind == "string" else self.word("a name")
 
     def number(self, kind: mlir.Type | None = None) -> Any:
-        """A number with its type, by default i64 or f64."""
+        """Reads a number with its type, by default i64 or f64."""
         at, token = self.start, self.take("number", "a number")
         is_float = "." in token
         if kind is None:
@@ -91,7 +91,7 @@ class Attributes(TypeReader):
         if is_float:
             self.fail(f"expected an integer, found {token!r}", at)
         if not isinstance(kind, mlir.IntegerType | mlir.IndexType):
-            self.fail(f"{token!r} has a type that numbers cannot have", at)
+            self.fail(f"{token!r} cannot have the type {type_text(kind)}", at)
         value = self.integer_of(token, at)
         low, high = mlir.limits(kind) if isinstance(kind, mlir.IntegerType) else mlir.limits(_SIGNED)
         if not low <= value <= high or (token[0] == "-" and not value):
@@ -106,27 +106,27 @@ class Attributes(TypeReader):
         return mlir.SymbolRef(root, tuple(nested))
 
     def integers(self) -> tuple[int, ...]:
-        """`[1, 2]`."""
+        """Reads `[1, 2]`."""
         return tuple(self.listed("[]", self.integer))
 
     def sizes(self) -> tuple[int | None, ...]:
-        """`[1, ?]`, or the same in angle brackets."""
+        """Reads `[1, ?]` or `<1, ?>`; None stands for `?`."""
         brackets = "[]" if self.token == "[" else "<>"
         return tuple(self.listed(brackets, lambda: None if self.accept("?") else self.integer()))
 
     # ---- Attributes that begin with a word
 
     def _array(self) -> mlir.DenseArray:
-        """`array<i64: 1, 2>`."""
+        """Reads `array<i64: 1, 2>`."""
         self.advance()
         self.expect("<")
         at = self.start
         element = self.type()
         if not isinstance(element, mlir.IntegerType | mlir.FloatType):
-            self.fail("an array of neither integers nor floats", at)
+            self.fail("an array can have only integers or floats", at)
         bits = int(re.findall(r"\d+", type_text(element))[0])
         if bits % 8 and element != mlir.IntegerType(1):
-            self.fail(f"an array of elements of {bits} bits", at)
+            self.fail(f"an array cannot have elements of {bits} bits", at)
 
         def read() -> Any:
             if bits == 1:
@@ -142,18 +142,18 @@ class Attributes(TypeReader):
         return mlir.DenseArray(element, tuple(self.until(">", read)))
 
     def dense(self) -> mlir.DenseElements | mlir.DenseStrings:
-        """`dense<...> : type`, from the word on."""
+        """Reads `dense<...> : type`, at the word `dense`."""
         self.advance()
         if self.token != "<":
             self.fail(f"expected '<' after dense, found {self.saw()}")
         begin, text = self.end, self.text
         end = text.find(">", begin)
         if end < 0:
-            self.fail("a dense<...> that is not closed")
+            self.fail("dense<...> is not closed")
         if not text.startswith('"0x', begin) and (
             text.find('"', begin, end) >= 0 or text.find("//", begin, end) >= 0
         ):
-            payload = self.balanced(begin)[:-1].strip()  # strings may have a > in them, as have comments
+            payload = self.balanced(begin)[:-1].strip()  # strings and comments may contain a >
         else:
             payload = text[begin:end].strip()
             self.seek(end + 1)
@@ -161,7 +161,7 @@ class Attributes(TypeReader):
         at = self.start
         kind = self.type()
         if not isinstance(kind, mlir.TensorType) or kind.sizes is None:
-            self.fail("the type of dense elements is a tensor of static shape", at)
+            self.fail("the type of dense elements must be a tensor of static shape", at)
         try:
             if isinstance(kind.element, mlir.OpaqueType):
                 return mlir.DenseStrings(kind, dense.strings(payload, math.prod(kind.sizes)))
@@ -175,7 +175,7 @@ class Attributes(TypeReader):
         self.expect(":")
         at, kind = self.start, self.type()
         if not isinstance(kind, mlir.TensorType):
-            self.fail("the type of a resource is a tensor", at)
+            self.fail("the type of a resource must be a tensor", at)
         return mlir.DenseResource(name, kind)
 
     def _unit(self) -> mlir.Unit:
@@ -221,7 +221,7 @@ class Attributes(TypeReader):
         return self.enumerated(mnemonic, dialect)
 
     def enumerated(self, mnemonic: str, dialect: str = "stablehlo") -> mlir.EnumAttr:
-        """The value of an enumeration, by its name alone."""
+        """Reads a value of an enumeration, written as its name alone."""
         at, value = self.start, self.word(f"a {mnemonic}")
         if value not in _VALUES[mnemonic]:
             self.fail(f"{value!r} is not a value of {mnemonic}: expected one of {ENUMERATIONS[mnemonic]}", at)
@@ -248,7 +248,7 @@ class Attributes(TypeReader):
         return found
 
     def _fields(self, kinds: dict[str, str]) -> dict[str, Any]:
-        """`name = value, ... >` in any order."""
+        """Reads `name = value, ... >` in any order; missing optional fields get their defaults."""
         found: dict[str, Any] = {}
         lists_only = all(kind.endswith("/") for kind in kinds.values())
 
@@ -279,7 +279,7 @@ class Attributes(TypeReader):
         return self.advance() == "true"
 
     def _sub_axis(self) -> mlir.StructAttr:
-        """`(1)2`."""
+        """Reads `(1)2`, the size of the sub-axes before a sub-axis and its own."""
         before = self.inside("()", self.integer)
         return mlir.StructAttr("sub_axis_info", {"pre_size": before, "size": self.integer()})
 
@@ -290,7 +290,7 @@ class Attributes(TypeReader):
         return tuple(self.listed("[]", axis))
 
     def convolution_dimensions(self, dialect: str = "stablehlo") -> mlir.StructAttr:
-        """`[b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f]`."""
+        """Reads the dimension numbers of a convolution, `[b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f]`."""
         found: dict[str, Any] = {}
         for part, letters in CONVOLUTION.items():
             if part != "input":
@@ -320,7 +320,7 @@ class Attributes(TypeReader):
         return self.location() if self.token == "loc" else None
 
     def location(self) -> mlir.Location | None:
-        """`loc(...)`; None when it is unknown."""
+        """Reads `loc(...)`; returns None for an unknown location."""
         self.advance()
         self.expect("(")
         found = self._location()
@@ -328,7 +328,7 @@ class Attributes(TypeReader):
         return found
 
     def _location(self) -> mlir.Location | None:
-        """Reads a location in `loc(...)` or in another location."""
+        """Reads a location inside `loc(...)` or inside another location."""
         if self.kind == "hash":
             at, name = self.start, self.advance()[1:]
             found = self._location_alias(name, at)
@@ -360,7 +360,7 @@ class Attributes(TypeReader):
         return self._location() or mlir.NameLocation("unknown")
 
     def _file_location(self, name: str) -> mlir.FileLocation:
-        """`line:column`; for a range only its start is kept."""
+        """Reads `line:column`; of a range only the start is kept."""
         line, column = self.pair_of_integers()
         if self.accept("to"):
             if self.kind == "number":
@@ -375,7 +375,9 @@ class Attributes(TypeReader):
         return mlir.CallSiteLocation(callee, self._part())
 
     def _location_alias(self, name: str, at: int) -> mlir.Location | None:
-        """The location that `#name` stands for."""
+        """The location that the alias `#name` stands for. This class has no aliases; Parser overrides the
+        method.
+        """
         self.fail(f"location alias #{name} is not defined", at)
 
 

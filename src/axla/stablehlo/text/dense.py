@@ -1,4 +1,4 @@
-"""Elements of `dense<...>`: lists of numbers, one for all, or bytes in hexadecimal.
+"""Parses the elements of `dense<...>`: lists of numbers, one number for all, or bytes in hexadecimal.
 
 Whole lists are processed at once, not element by element in Python: a large constant takes about 100 ns per
 element, in hexadecimal 5 ns.
@@ -33,7 +33,7 @@ class BadElements(ValueError):
 
 
 def decode(payload: str, element: mlir.Type, shape: tuple[int, ...]) -> np.ndarray:
-    """The elements of a type: an array of this shape, or of shape () for a splat."""
+    """Parses elements of a type; returns an array of this shape, or of shape () for a splat."""
     kind = mlir.stored(element)
     if payload.startswith('"0x') and payload.endswith('"'):
         try:
@@ -42,13 +42,13 @@ def decode(payload: str, element: mlir.Type, shape: tuple[int, ...]) -> np.ndarr
             raise BadElements("expected pairs of hexadecimal digits as elements") from None
         return from_bytes(data, kind, shape)
     if not payload and 0 not in shape:
-        raise BadElements(f"no elements for {math.prod(shape)}")
+        raise BadElements(f"no elements, wanted {math.prod(shape)}")
     if kind.is_complex:
         payload = _PAIR.sub(r"\1;\2", payload)
     _check_structure(payload, shape)
     splat = "[" not in payload
     flat = payload.replace("[", "").replace("]", "")
-    if 0 in shape and not (splat and payload):  # one for all may be said of none, too
+    if 0 in shape and not (splat and payload):  # a shape without elements may have a splat, too
         if flat.strip(", \t\r\n"):
             raise BadElements(f"elements whose lists are not of shape {list(shape)}")
         return np.empty(shape, kind.numpy)
@@ -68,9 +68,9 @@ def _check_structure(payload: str, shape: tuple[int, ...]) -> None:
     """Checks, by brackets and commas alone, that the nesting of lists fits the shape."""
     found = _STRUCTURE.sub("", payload)
     if not found:
-        return  # one element for all
+        return  # a splat
     expected = ""
-    if 0 in shape[:-1]:  # no list is of such a shape
+    if 0 in shape[:-1]:  # lists cannot have such a shape
         shape = ()
     for size in reversed(shape):
         if (len(expected) + 1) * max(size, 1) > len(found) + 1:
@@ -93,12 +93,14 @@ def _numbers(flat: str, kind: DType, element: mlir.Type | None = None) -> np.nda
     if "x" not in flat:
         with np.errstate(all="ignore"):
             return np.array(list(map(float, items)), np.float64).astype(kind.numpy)
-    # Hexadecimal numbers are the bits.
+    # Hexadecimal numbers are the bits of the elements.
     return np.array([float_of(item.strip(), kind) for item in items], kind.numpy)
 
 
 def integers(flat: str, bits: int, sign: str) -> np.ndarray:
-    """Integers of this many bits. In a signless type, positive numbers may use the sign bit: 255 : i8."""
+    """Parses integers of this many bits. In a signless type, positive numbers may use the sign bit: 255 :
+    i8.
+    """
     if not _INTEGERS.fullmatch(flat):
         wanted = "integers" if bits > 1 else "true or false"
         raise BadElements(f"expected {wanted} as elements")
@@ -116,7 +118,7 @@ def integers(flat: str, bits: int, sign: str) -> np.ndarray:
 
 
 def float_of(token: str, kind: DType) -> Any:
-    """The NumPy scalar of a decimal number, or of the bits in hexadecimal."""
+    """The NumPy scalar for a decimal number, or for its bits in hexadecimal."""
     if "x" not in token:
         with np.errstate(all="ignore"):
             return np.float64(token).astype(kind.numpy)
@@ -127,14 +129,16 @@ def float_of(token: str, kind: DType) -> Any:
 
 
 def from_bytes(data: bytes, kind: DType, shape: tuple[int, ...]) -> np.ndarray:
-    """Elements from their bytes in memory: all, or one for all. Booleans may be packed eight to a byte."""
+    """Makes an array from the bytes of all elements, or of one element for all. Booleans may be packed eight
+    to a byte.
+    """
     count = math.prod(shape)
     packed = kind.is_pred and len(data) != count and len(data) == -(-count // 8)
     if packed and data not in (b"\xff", b"\0"):
         bits = np.unpackbits(np.frombuffer(data, np.uint8), count=count, bitorder="little")
         return bits.view(np.bool_).reshape(shape)
     if len(data) not in (kind.itemsize, count * kind.itemsize):
-        raise BadElements(f"{len(data)} bytes for {count} elements of {kind.itemsize}")
+        raise BadElements(f"{len(data)} bytes for {count} elements of {kind.itemsize} bytes")
     if kind.is_pred:
         values = np.frombuffer(data, np.uint8) != 0
     elif kind.bits >= 8:
@@ -149,7 +153,7 @@ def from_bytes(data: bytes, kind: DType, shape: tuple[int, ...]) -> np.ndarray:
 
 
 def strings(payload: str, count: int) -> tuple[str, ...]:
-    """The strings of `dense<["a", "b"]>`, or the one for all."""
+    """Parses the strings of `dense<["a", "b"]>`, or the one string for all elements."""
     found = _STRING.findall(payload)
     rest = re.sub(r"[\s,\[\]]", "", _STRING.sub("", payload))
     if rest or len(found) not in (count, 1):

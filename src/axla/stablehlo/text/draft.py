@@ -1,4 +1,4 @@
-"""A partially read operation, and the pieces of forms that fill it: operands, attributes, types."""
+"""A partially read operation, and the steps of forms that fill it: operands, attributes, types."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from axla.stablehlo.text.operations import NamedArgument, Operations, Use
 
 @dataclass(slots=True, eq=False)
 class Draft:
-    """A partially read operation. `types` are those of the operands, `results` of the results; `names` and
-    `arguments` come from the form's header, before its regions.
+    """A partially read operation. `uses` are its operands as written; `types` are the types of the operands,
+    `results` those of the results. `names` and `arguments` come from the form's header, before its regions.
     """
 
     name: str
@@ -78,7 +78,7 @@ PIECES: dict[str, ReadStep] = {
 
 
 def _function(parser: Operations, draft: Draft) -> None:
-    """`(operands) -> results`."""
+    """Reads `(operands) -> results`, the types of operands and results."""
     if parser.token != "(":
         parser.fail(f"expected the types of operands and results, found {parser.saw()}")
     draft.types = parser.type_list()
@@ -87,7 +87,9 @@ def _function(parser: Operations, draft: Draft) -> None:
 
 
 def _is_function(parser: Operations, draft: Draft, kind: mlir.Type, at: int) -> bool:
-    """Whether a type is that of a function: it has all types then, of so many operands and one result."""
+    """Whether `kind` is a function type; if so, the types of operands and result are taken from it. It must
+    have an input for each operand and one result.
+    """
     if not isinstance(kind, mlir.FunctionType):
         return False
     if len(kind.inputs) != len(draft.uses):
@@ -99,14 +101,14 @@ def _is_function(parser: Operations, draft: Draft, kind: mlir.Type, at: int) -> 
 
 
 def _same(parser: Operations, draft: Draft) -> None:
-    """One type for operands and result, or a function type."""
+    """Reads one type for operands and result, or a function type."""
     at, kind = parser.start, parser.type()
     if not _is_function(parser, draft, kind, at):
         draft.types, draft.results = [kind] * len(draft.uses), [kind]
 
 
 def _select(parser: Operations, draft: Draft) -> None:
-    """The types of predicate and result, or a function type."""
+    """Reads the types of predicate and result, or a function type."""
     at, kinds = parser.start, parser.types()
     if len(kinds) == 2:
         draft.types, draft.results = [kinds[0], kinds[1], kinds[1]], [kinds[1]]
@@ -115,7 +117,7 @@ def _select(parser: Operations, draft: Draft) -> None:
 
 
 def _complex(parser: Operations, draft: Draft) -> None:
-    """The type of the result, or a function type."""
+    """Reads the type of a complex result, or a function type."""
     at, kind = parser.start, parser.type()
     if isinstance(kind, mlir.TensorType) and isinstance(kind.element, mlir.ComplexType):
         part = mlir.TensorType(kind.shape, kind.element.element, kind.encoding)
@@ -132,7 +134,7 @@ def _tuple(parser: Operations, draft: Draft) -> None:
 
 
 def _first(parser: Operations, draft: Draft) -> None:
-    """One type for all operands."""
+    """Reads one type for all operands."""
     draft.types = [parser.type()] * len(draft.uses)
 
 
@@ -141,7 +143,7 @@ def _types(parser: Operations, draft: Draft) -> None:
 
 
 def _pairs(parser: Operations, draft: Draft) -> None:
-    """Each result has the type of its operand."""
+    """Reads the types of the operands, which are also those of the results."""
     draft.types = draft.results = parser.types()
 
 
@@ -154,13 +156,13 @@ def _results(parser: Operations, draft: Draft) -> None:
 
 
 def _value(parser: Operations, draft: Draft) -> None:
-    """The result has the type of the attribute."""
+    """Gives the result the type of the attribute `value`."""
     value = draft.attributes["value"]
     draft.results = [mlir.IntegerType(1) if isinstance(value, bool) else value.type]
 
 
 def _as_value(parser: Operations, draft: Draft) -> None:
-    """The operand has the type of the attribute."""
+    """Gives the operand the type of the attribute `value`."""
     _value(parser, draft)
     draft.types, draft.results = draft.results, ()
 

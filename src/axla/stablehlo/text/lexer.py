@@ -36,15 +36,19 @@ _BLANKS = ascii_regex(rf"{STRING}|(?:\s|//[^\n]*+)*+,(?:\s|//[^\n]*+)*+|(?:\s|//
 _ESCAPE = re.compile(r'\\(?:([nt"\\])|([0-9A-Fa-f]{2})|(.))')
 _CLOSING = {"<": ">", "(": ")", "[": "]", "{": "}"}
 MAX_DEPTH = 100
-"""How deep regions, types and attributes may stand within each other."""
+"""The most levels of nested regions, types and attributes."""
 DEEPEST_LOCATION = 1000
-"""The same of locations, by their aliases: a trace of calls is a chain of them."""
+"""The most levels of nested locations, counted through aliases: a trace of calls is a chain of aliases."""
 ROOM, ROOM_PER_CHARACTER = 1 << 20, 16
-"""How many elements aliases may stand for, all uses of them together: aliases of pairs double."""
+"""The most elements that all uses of aliases may stand for: ROOM, and more for each character of the text. An
+alias of a pair of aliases doubles them.
+"""
 
 
 def unescape(token: str) -> str:
-    """The text of a string token; raises ValueError. Bytes that are not UTF-8 become surrogates."""
+    """The text of a string token; bytes that are not UTF-8 become surrogates. Raises ValueError for an
+    unknown escape.
+    """
     if "\\" not in token:
         return token[1:-1]
 
@@ -58,13 +62,13 @@ def unescape(token: str) -> str:
     raw = token[1:-1]
     if not re.search(r"\\[0-9A-Fa-f]{2}", raw):
         return _ESCAPE.sub(plain, raw)
-    # Escapes stand for bytes: the text is taken as bytes, one character each, then decoded again.
+    # Escapes stand for bytes: the text is encoded, with one character for each byte, and decoded at the end.
     data = raw.encode("utf-8", "surrogateescape").decode("latin-1")
     return _ESCAPE.sub(plain, data).encode("latin-1").decode("utf-8", "surrogateescape")
 
 
 def tidy(text: str) -> str:
-    """A text with blanks and comments normalized as MLIR prints them, outside of strings: one blank after a
+    """Replaces blanks and comments outside of strings as MLIR prints them: by one blank, also after a
     comma.
     """
 
@@ -76,10 +80,10 @@ def tidy(text: str) -> str:
 
 
 class MlirCursor(TokenCursor):
-    """The token at a position in MLIR text.
+    """A position in MLIR text, with the token there.
 
-    `weight` counts the elements of lists read so far, those of aliases again for each use; `deepest` is the
-    greatest nesting depth since the current alias began.
+    `weight` is the number of list elements read so far; those of an alias count again for each use. `deepest`
+    is the greatest nesting depth since the start of the current alias.
     """
 
     __slots__ = ("deepest", "weight", "room", "alias_sizes")
@@ -93,7 +97,7 @@ class MlirCursor(TokenCursor):
         self.alias_sizes: dict[str, tuple[int, int]] = {}
 
     def until(self, closing: str, read: Callable[[], T]) -> list[T]:
-        """Reads items with commas between, possibly none, up to the closing bracket."""
+        """Reads items separated by commas, possibly none, up to and including the closing bracket."""
         found: list[T] = []
         if self.token != closing:
             found.append(read())
@@ -104,7 +108,7 @@ class MlirCursor(TokenCursor):
         return found
 
     def listed(self, brackets: str, read: Callable[[], T]) -> list[T]:
-        """Reads items in brackets, with commas between."""
+        """Reads items separated by commas, in brackets."""
         self.expect(brackets[0])
         return self.until(brackets[1], read)
 
@@ -116,33 +120,36 @@ class MlirCursor(TokenCursor):
         return found
 
     def deeper(self) -> None:
-        """Enters a level of nesting; the caller leaves it."""
+        """Enters a level of nesting, and fails beyond the limit; the caller leaves the level."""
         self.depth += 1
         self.deepest = max(self.deepest, self.depth)
         if self.depth > MAX_DEPTH:
             self.fail(f"regions, types or attributes nested more than {MAX_DEPTH} deep")
 
     def define_alias(self, name: str, read: Callable[[], T]) -> T:
-        """Reads the definition of an alias; its size is recorded, and counts again for each use."""
+        """Reads the definition of an alias, and records its size, which counts again for each use."""
         before, deepest, self.deepest = self.weight, self.deepest, self.depth
         found = read()
         self.alias_sizes[name] = 1 + self.weight - before, self.deepest - self.depth
-        self.weight, self.deepest = before, deepest  # locations are defined while others are
+        # one location alias may be defined while another one is read
+        self.weight, self.deepest = before, deepest
         return found
 
     def use_alias(self, name: str, at: int, deepest: int = MAX_DEPTH) -> None:
-        """Counts the size of an alias before it is used."""
+        """Counts the size of an alias before a use, and fails beyond the limits; `deepest` is that of
+        nesting.
+        """
         weight, depth = self.alias_sizes[name]
         self.weight += weight
         self.room -= weight
-        self.deepest = max(self.deepest, self.depth + depth - 1)  # the name is a level already
+        self.deepest = max(self.deepest, self.depth + depth - 1)  # the name counts as a level already
         if self.room < 0:
             self.fail(f"aliases expand to far more than the text, at {name}", at)
         if self.deepest > deepest:
             self.fail(f"aliases nested more than {deepest} deep, at {name}", at)
 
     def string(self, what: str = "a string") -> str:
-        """Reads a string in quotes; gives its text without escapes."""
+        """Reads a string in quotes; returns its text without escapes."""
         at = self.start
         return self._unescaped(self.take("string", what), at)
 
@@ -153,7 +160,7 @@ class MlirCursor(TokenCursor):
             self.fail(str(error), at)
 
     def symbol(self) -> str:
-        """`@name` or `@"name"`, without the @."""
+        """Reads `@name` or `@"name"`; returns the name without the @."""
         at = self.start
         token = self.take("symbol", "a symbol such as @name")
         return token[1:] if token[1] != '"' else self._unescaped(token[1:], at)
@@ -163,12 +170,12 @@ class MlirCursor(TokenCursor):
         return self.take("bare", what)
 
     def integer(self) -> int:
-        """A decimal or hexadecimal integer, as in lists of sizes."""
+        """Reads a decimal or hexadecimal integer, as in lists of sizes."""
         at = self.start
         return self.integer_of(self.take("number", "an integer"), at)
 
     def integer_of(self, token: str, at: int) -> int:
-        """The value of a number token at an offset."""
+        """The value of a number token that was read at this offset."""
         if len(token) > 4000:
             self.fail("a number of more than 4000 digits", at)
         try:
@@ -177,13 +184,13 @@ class MlirCursor(TokenCursor):
             self.fail(f"expected an integer, found {token!r}", at)
 
     def pair_of_integers(self) -> tuple[int, int]:
-        """`1:2`."""
+        """Reads `1:2`."""
         first = self.integer()
         self.expect(":")
         return first, self.integer()
 
     def balanced(self, begin: int) -> str:
-        """The text from an offset to the end of the bracket that opens at the current token."""
+        """The text from the offset `begin` to the end of the bracket that opens at the current token."""
         opened: list[str] = []
         at = self.start
         while found := _NESTING.match(self.text, at):
@@ -192,7 +199,7 @@ class MlirCursor(TokenCursor):
                 opened.append(_CLOSING[part])
             elif part in ">)]}":
                 if opened.pop() != part:
-                    self.fail(f"{part!r} closes no bracket", at)
+                    self.fail(f"{part!r} does not close the bracket that was opened last", at)
                 if not opened:
                     self.seek(found.end())
                     return tidy(self.text[begin : found.end()])

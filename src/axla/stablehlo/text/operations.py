@@ -1,4 +1,4 @@
-"""Operations, blocks and regions of MLIR text."""
+"""Reads operations, blocks and regions of MLIR text."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from axla.stablehlo.text.attributes import Attributes
 from axla.stablehlo.text.printer import type_text
 
 _NEWLINE = re.compile("\n")
-# Attributes that an operation has even where nobody wrote them.
+# Attributes that an operation has even if the text omits them.
 DEFAULTS = {
     "stablehlo.infeed": {"infeed_config": ""},
     "stablehlo.outfeed": {"outfeed_config": ""},
@@ -19,13 +19,15 @@ DEFAULTS = {
 }
 
 Use = tuple[str, int]
-"""An operand as written: its name and the offset."""
+"""An operand as written: its name and its offset in the text."""
 NamedArgument = tuple[str, int, mlir.Type, mlir.Location | None]
-"""An argument of a block: name, offset, type, location."""
+"""An argument of a block: its name, offset, type and location."""
 
 
 class Operations(Attributes):
-    """Reads operations. `values`: those in scope, by name; `defined`: the names defined in this region."""
+    """Reads operations. `values` has the values in scope, by name; `defined` the names defined in the current
+    region.
+    """
 
     __slots__ = ("values", "defined", "newlines")
 
@@ -38,7 +40,7 @@ class Operations(Attributes):
     # ---- Values
 
     def use(self, name: str, at: int, kind: mlir.Type) -> mlir.Value:
-        """The value of a name, which must have a type."""
+        """The value of a name; fails at the offset `at` unless it has this type."""
         value = self.values.get(name)
         if value is None:
             value = self._other_spelling(name, at)
@@ -58,14 +60,14 @@ class Operations(Attributes):
         self.fail(f"{name} is not defined here", at)
 
     def define(self, name: str, value: mlir.Value, at: int) -> None:
-        """Gives a value its name in this region; fails where the name is taken."""
+        """Names a value in this region; fails if the name is used already."""
         if name in self.values:
             self.fail(f"{name} is defined twice", at)
         self.values[name] = value
         self.defined.append(name)
 
     def uses(self) -> list[Use]:
-        """Operands with commas between, or none."""
+        """Reads operands separated by commas, possibly none."""
         found: list[Use] = []
         while self.kind == "value":
             found.append((self.token, self.start))
@@ -76,11 +78,9 @@ class Operations(Attributes):
         return found
 
     def resolve(self, uses: list[Use], types: Sequence[mlir.Type], at: int) -> list[mlir.Value]:
-        """The values that are used, with the types that the text gives them; fails where
-        the counts differ.
-        """
+        """The values of operands, which must have these types; fails if the counts differ."""
         if len(uses) != len(types):
-            self.fail(f"{len(uses)} operands, but types of {len(types)}", at)
+            self.fail(f"{len(uses)} operands, but {len(types)} types", at)
         return [self.use(name, place, kind) for (name, place), kind in zip(uses, types, strict=True)]
 
     # ---- Operations
@@ -100,26 +100,28 @@ class Operations(Attributes):
         return found
 
     def nameless(self) -> mlir.Operation:
-        """Reads an operation after its result names, without the location. Parsers override it."""
+        """Reads an operation after its result names, without its location; Parser implements it."""
         raise NotImplementedError
 
     def position(self, at: int) -> tuple[int, int]:
-        """Line and column of an offset, from 1."""
+        """The line and the column of an offset, counted from 1."""
         line = bisect_right(self.newlines, at - 1)
         return line + 1, at - (self.newlines[line - 1] if line else -1)
 
     def _result_names(self) -> list[tuple[str, int, int]]:
-        """`%0`, `%0:2` or `%a, %b:2`, and the = after it: names, number of results of each, offsets."""
+        """Reads `%0`, `%0:2` or `%a, %b:2`, and the = after it; returns the name, the number of results and
+        the offset of each.
+        """
         found = []
         while not found or self.accept(","):
             at, name = self.start, self.take("value", "the name of a result")
             if "#" in name:
-                self.fail("a result's name without number", at)
+                self.fail("a result must be named without a number", at)
             count = 1
             if self.accept(":"):
                 count = self.integer()
                 if count < 1:
-                    self.fail("a name stands for at least one result", at)
+                    self.fail("a name must stand for at least one result", at)
             found.append((name, count, at))
         self.expect("=")
         return found
@@ -139,11 +141,13 @@ class Operations(Attributes):
             index += count
 
     def regions(self, isolated: bool = False) -> list[mlir.Region]:
-        """`({...}, {...})`."""
+        """Reads regions in parentheses, `({...}, {...})`."""
         return self.listed("()", lambda: self.region(isolated))
 
     def region(self, isolated: bool = False, arguments: list[NamedArgument] | None = None) -> mlir.Region:
-        """`{...}`. Arguments of the first block are passed if the short form has them before the region."""
+        """Reads a region, `{...}`. If a short form has the arguments of the first block before the region,
+        `arguments` are these.
+        """
         self.deeper()
         outer_values, outer_defined = self.values, self.defined
         self.defined = []
@@ -169,7 +173,7 @@ class Operations(Attributes):
         return mlir.Region(blocks)
 
     def arguments(self) -> list[NamedArgument]:
-        """`(%a: type loc(...), ...)`."""
+        """Reads the arguments of a block, `(%a: type loc(...), ...)`."""
         return self.listed("()", self.argument)
 
     def argument(self) -> NamedArgument:

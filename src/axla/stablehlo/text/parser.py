@@ -1,4 +1,4 @@
-"""Files of MLIR text: operations, aliases and resources."""
+"""Parses files of MLIR text: operations, aliases and resources."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LOCATION = ascii_regex(r"(?m:^)[ \t]*+#([\w$.\-]+)[ \t]*+=[ \t]*+(?=loc\()")
 
 
 def parse(source: str, name: str = "") -> mlir.Source:
-    """Reads MLIR text in short or generic form; error messages begin with `name`."""
+    """Parses MLIR text in short or generic form; error messages begin with `name`."""
     try:
         with collector_paused():
             return _read(source, Parser.file)
@@ -41,15 +41,15 @@ def _read(text: str, read: Callable[[Parser], T]) -> T:
     try:
         found = read(parser)
     except RecursionError:
-        # Nesting is bounded; the caller's own stack was nearly full.
+        # The parser bounds nesting, so it was the caller that had nearly filled the stack.
         parser.fail("nested too deeply for what is left of Python's stack")
     if parser.kind != "end":
-        parser.fail(f"expected nothing more, found {parser.saw()}")
+        parser.fail(f"expected the end of the text, found {parser.saw()}")
     return found
 
 
 class Parser(Operations):
-    """Reads a file."""
+    """The parser of a file, an attribute or a type."""
 
     __slots__ = ("location_ends", "resources")
 
@@ -59,13 +59,13 @@ class Parser(Operations):
         super().__init__(text)
 
     def nameless(self) -> mlir.Operation:
-        """Reads an operation from its name on, in the generic form or in a pretty one."""
+        """Reads an operation from its name on, in generic or short form."""
         return assembly.operation_at(self)
 
     # ---- Files
 
     def file(self) -> mlir.Source:
-        """Reads the whole text; operations that stand alone are put into a module."""
+        """Reads the whole text; operations outside of a module are put into one."""
         for found in _LOCATION.finditer(self.text):
             self.location_places.setdefault(found[1], found.end())
         operations: list[mlir.Operation] = []
@@ -108,13 +108,13 @@ class Parser(Operations):
         self.type_aliases[name] = self.define_alias("!" + name, self.type)
 
     def _resolve_locations(self) -> None:
-        """Reads the aliases of locations in text order, so that none has to wait for many others."""
+        """Reads the aliases of locations in text order, so that none needs a long chain of others first."""
         for name in list(self.location_places):
             if name in self.location_places:
                 self._location_alias(name, self.start)
 
     def _location_alias(self, name: str, at: int) -> mlir.Location | None:
-        """The location that `#name` stands for, wherever it is defined."""
+        """The location that the alias `#name` stands for, wherever the text defines it."""
         if name in self.locations:
             return self.locations[name]
         place = self.location_places.pop(name, None)
@@ -128,12 +128,14 @@ class Parser(Operations):
         return self.locations[name]
 
     def _metadata(self) -> None:
-        """`{-# dialect_resources: { dialect: { name: "0x...", ... } }, ... #-}`."""
+        """Reads `{-# dialect_resources: { dialect: { name: "0x...", ... } }, ... #-}`."""
         self.advance()
         self.until("#-}", lambda: self._metadata_entry(0, True))
 
     def _metadata_entry(self, level: int, kept: bool) -> None:
-        """`name: {...}` of a section and of a dialect in it, `name: value` within them."""
+        """Reads `name: {...}` for a section (level 0) or a dialect in it (level 1), `name: value` for an
+        entry of a dialect.
+        """
         name = self.key()
         self.expect(":")
         if level < 2:

@@ -1,4 +1,4 @@
-"""Writing MLIR text: operations in generic form, which MLIR's own parser reads."""
+"""Prints MLIR text: operations in generic form, which MLIR's own parser reads."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from axla.stablehlo.attributes import CONVOLUTION, STRUCTURES
 _WORD = ascii_regex(r"[A-Za-z_][\w$.]*+")
 _SPECIAL = re.compile(rb"[^ !#-\[\]-~]")
 SHORT_LIST = 64
-"""Elements of more than these are written in hexadecimal."""
+"""Dense attributes with more elements are printed in hexadecimal."""
 
 
 def print_source(source: mlir.Source, locations: bool = False) -> str:
-    """The text of a module with its resources; with `locations`, also the `loc(...)` of each operation."""
+    """Prints a module with its resources; with `locations`, also the `loc(...)` of each operation."""
     lines = _Printer(locations).operations(source.module)
     if source.resources:
         entries = ",\n".join(
@@ -33,7 +33,7 @@ def print_source(source: mlir.Source, locations: bool = False) -> str:
 
 
 def quoted(text: str) -> str:
-    """A string token."""
+    """The string token for a text."""
     data = text.encode("utf-8", "surrogateescape")
     return '"' + _SPECIAL.sub(lambda found: b"\\%02X" % found[0][0], data).decode("ascii") + '"'
 
@@ -50,7 +50,7 @@ def _list(values: Any) -> str:
 
 
 def type_text(kind: mlir.Type) -> str:
-    """A type as MLIR writes it."""
+    """The text of a type, in MLIR's notation."""
     write = _TYPES.get(type(kind))
     if write is None:
         raise InvalidArgument(f"{kind!r} is not a type of MLIR")
@@ -72,13 +72,13 @@ def _sizes(shape: tuple[int | None, ...]) -> str:
 
 
 def _signature(inputs: Iterable[str], results: list[str]) -> str:
-    """The type of a function, or of an operation, of these types."""
+    """The text of a function type, or of the types of an operation's operands and results."""
     single = len(results) == 1 and not results[0].startswith("(")
     return f"({', '.join(inputs)}) -> {results[0] if single else '(' + ', '.join(results) + ')'}"
 
 
 def _nested(items: list[str], shape: Iterable[int | None], begin: str = "[", end: str = "]") -> str:
-    """Row-major items as nested lists."""
+    """The text of row-major items as nested lists of this shape."""
     for size in reversed([size or 0 for size in shape]):
         items = [f"{begin}{', '.join(items[i : i + size])}{end}" for i in range(0, len(items), size)]
     return items[0]
@@ -133,7 +133,7 @@ def _decimal(value: float) -> str:
 
 
 def _float(value: Any) -> str:
-    """The shortest decimal that reads back as the number; for non-finite numbers their bits."""
+    """The shortest decimal that is read as this number; for non-finite numbers their bits."""
     array = np.asarray(value)
     if np.isfinite(array):
         return _decimal(float(array) if array.dtype == np.float64 else float(str(array[()])))
@@ -168,7 +168,7 @@ def _dense(attribute: mlir.DenseElements) -> str:
 
 
 def attribute_text(value: Any) -> str:
-    """An attribute, a type or a location as MLIR writes it."""
+    """The text of an attribute, a type or a location, in MLIR's notation."""
     write = _ATTRIBUTES.get(type(value))
     return type_text(value) if write is None else write(value)
 
@@ -208,7 +208,7 @@ def _strings(value: mlir.DenseStrings) -> str:
 
 
 def _fields(value: mlir.StructAttr) -> str:
-    """The contents of a structured attribute, between the brackets."""
+    """The text of a structured attribute between its brackets."""
     fields = value.fields
     if value.mnemonic == "bounds":
         return _list(fields["bounds"])[1:-1]
@@ -239,7 +239,7 @@ def _field(kind: str, value: Any) -> str:
 
 
 def _convolution(fields: dict[str, Any]) -> str:
-    """`[b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f]`, or all fields when they fit no such lists."""
+    """The text `[b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f]`, or all fields if they do not fit this form."""
     parts = []
     for part, letters in CONVOLUTION.items():
         spatial = fields[f"{part}_spatial_dimensions"]
@@ -292,7 +292,7 @@ _ATTRIBUTES: dict[type, Callable[[Any], str]] = {
 
 
 class _Printer:
-    """Prints operations. `names` of values, by object identity: numbered in text order."""
+    """Prints operations. `names` has the names of values by object identity, numbered in text order."""
 
     def __init__(self, locations: bool) -> None:
         self.locations = locations
@@ -301,15 +301,15 @@ class _Printer:
         self.results = self.arguments = self.blocks = 0
 
     def operations(self, operation: mlir.Operation) -> list[str]:
-        """The text of an operation and all inside it, in pieces."""
+        """The text of an operation and of all operations inside it, in pieces."""
         pieces: list[str] = []
         run_nested(self._pieces(operation, "", pieces))
         pieces.append("\n")
         return pieces
 
     def _pieces(self, operation: mlir.Operation, indent: str, pieces: list[str]) -> Iterator[Any]:
-        """Writes an operation; yields a generator for each nested operation, at the place where it is to be
-        written.
+        """Appends the text of an operation to `pieces`; yields a generator for each nested operation, at the
+        point where its text belongs.
         """
         if operation.results:
             pieces.append(f"{self._result_names(operation)} = ")
@@ -335,7 +335,7 @@ class _Printer:
             pieces.append(f" loc({_location(operation.location)})")
 
     def _type(self, value: mlir.Value) -> str:
-        """The text of a value's type; types are usually few objects, so texts are cached."""
+        """The text of a value's type; it is cached, since types are usually few objects."""
         known = self.types.get(id(value.type))
         if known is None:
             known = self.types[id(value.type)] = type_text(value.type)
@@ -344,7 +344,7 @@ class _Printer:
     def _name(self, value: mlir.Value) -> str:
         name = self.names.get(id(value))
         if name is None:
-            raise InvalidArgument(f"an operand of {value.owner!r} that is not defined before its use")
+            raise InvalidArgument(f"a value of {value.owner!r} is used before it is defined")
         return name
 
     def _result_names(self, operation: mlir.Operation) -> str:

@@ -1,4 +1,4 @@
-"""Types in MLIR text."""
+"""Parses types in MLIR text."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ class TypeReader(MlirCursor):
         super().__init__(text, at)
 
     def attribute(self) -> Any:
-        """Reads an attribute: types may hold one, as the encoding of a tensor."""
-        raise NotImplementedError  # of Attributes, which stand in types as encodings
+        """Reads an attribute, such as the encoding of a tensor; Attributes implements it."""
+        raise NotImplementedError
 
     def type(self) -> mlir.Type:
-        """A type at the cursor."""
+        """Reads a type."""
         found = self.known.get(self.token)
         if found is not None:
             self.advance()
@@ -63,14 +63,14 @@ class TypeReader(MlirCursor):
         return found
 
     def types(self) -> list[mlir.Type]:
-        """Types with commas between."""
+        """Reads types separated by commas."""
         found = [self.type()]
         while self.accept(","):
             found.append(self.type())
         return found
 
     def type_list(self) -> list[mlir.Type]:
-        """`()` or `(type, ...)`."""
+        """Reads `()` or `(type, ...)`."""
         self.expect("(")
         return self.until(")", self.type)
 
@@ -113,7 +113,7 @@ class TypeReader(MlirCursor):
         return mlir.ComplexType(self.inside("<>", self.type))
 
     def shape(self) -> tuple[int | None, ...]:
-        """Sizes, each followed by an x, from the end of the current token on."""
+        """Reads sizes, each followed by an x, after the current token."""
         found = _DIMS(self.text, self.end)
         self.seek(found.end())
         sizes = re.sub(r"\s", "", found[1])
@@ -131,13 +131,13 @@ class TypeReader(MlirCursor):
         at = self.start
         element = self.type()
         if isinstance(element, mlir.TensorType | mlir.TupleType | mlir.FunctionType | mlir.TokenType):
-            self.fail("not a type that elements of a tensor can have", at)
+            self.fail("elements of a tensor cannot have this type", at)
         encoding = self.attribute() if self.accept(",") else None
         self.expect(">")
         return mlir.TensorType(shape, element, encoding)
 
     def _memory(self, word: str, begin: int) -> mlir.Type:
-        """`memref<4xf32>`; kept as text with layouts or memory spaces, as are vectors."""
+        """Reads `memref<4xf32>`. Vectors, and memrefs with layouts or memory spaces, are kept as text."""
         at = self.start
         if word == "memref" and not _UNRANKED.match(self.text, self.end):
             shape = self.shape()
@@ -169,13 +169,15 @@ class TypeReader(MlirCursor):
     def _future(self) -> mlir.Type:
         at, found = self.start, tuple(self.listed("<>", self.type))
         if any(not isinstance(kind, mlir.TensorType) or kind.shape is None for kind in found):
-            self.fail("a future holds ranked tensors", at)
+            self.fail("a future must hold ranked tensors", at)
         return mlir.FutureType(found)
 
     # ---- Quantized types
 
     def _quantized(self) -> mlir.Type:
-        """`<i8<-127:127>:f32:0, {0.1:1, 0.2}>`: storage, range, expressed type, axes, scales and zeros."""
+        """Reads `<i8<-127:127>:f32:0, {0.1:1, 0.2}>`: storage type, range, expressed type, axes, scales and
+        zero points.
+        """
         self.expect("<")
         at = self.start
         unsigned = re.fullmatch(r"u(\d{1,3})", self.token)
@@ -183,17 +185,17 @@ class TypeReader(MlirCursor):
             self.advance()
         storage = mlir.IntegerType(int(unsigned[1]), "u") if unsigned else self.type()
         if not isinstance(storage, mlir.IntegerType) or storage.width > 32:
-            self.fail("the storage type is an integer of at most 32 bits", at)
+            self.fail("the storage type must be an integer of at most 32 bits", at)
         low, high = least, greatest = mlir.QuantizedType.limits(storage)
         if self.token == "<":
             least, greatest = self.inside("<>", self.pair_of_integers)
             if not low <= least < greatest <= high:
-                self.fail(f"a storage range {least}:{greatest} outside of {low}:{high} or empty", at)
+                self.fail(f"the storage range {least}:{greatest} is empty or outside of {low}:{high}", at)
         self.expect(":")
         at = self.start
         expressed = self.type()
         if not isinstance(expressed, mlir.FloatType):
-            self.fail("the expressed type is a float", at)
+            self.fail("the expressed type must be a float", at)
         axes, block_sizes = self._quantized_axes()
         self.expect(",")
         at = self.start
@@ -203,7 +205,7 @@ class TypeReader(MlirCursor):
         if axes and not blocks:
             self.fail("expected scales in braces for a type with axes", at)
         if axes and not block_sizes and len(blocks) != 1:
-            self.fail("scales along one axis stand in one list", at)
+            self.fail("scales along one axis must be in one list", at)
         self.expect(">")
         scales, zeros = tuple([scale for scale, _ in parameters]), tuple([zero for _, zero in parameters])
         blocks = blocks if block_sizes else ()
@@ -212,7 +214,7 @@ class TypeReader(MlirCursor):
         )
 
     def _quantized_axes(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Nothing, `:1` or `:{0:4, 1:2}` (axes with the sizes of their blocks)."""
+        """Reads nothing, `:1` or `:{0:4, 1:2}`; returns axes and the sizes of their blocks."""
         if not self.accept(":"):
             return (), ()
         if self.token != "{":
@@ -221,8 +223,8 @@ class TypeReader(MlirCursor):
         return tuple([axis for axis, _ in pairs]), tuple([size for _, size in pairs])
 
     def _parameters(self) -> tuple[tuple[int, ...], list[tuple[float, int]]]:
-        """`scale`, `scale:zero point`, or several in nested braces; returns their shape, and all of them
-        row-major.
+        """Reads `scale`, `scale:zero point`, or several of them in nested braces. Returns the shape of the
+        lists, and the (scale, zero point) pairs in row-major order.
         """
         at = self.start
         if self.token != "{":

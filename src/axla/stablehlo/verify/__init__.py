@@ -1,9 +1,9 @@
-"""Checks the specification's constraints, before a program is used otherwise.
+"""Checks the specification's constraints, before a program is used for anything.
 
 `kinds.py` checks types, `attributes.py` kinds of attributes; `agreement.py` checks an operation against its
-record in `../operations.py`, with `relations.py` for rules about numbers. Rules that a record cannot express
-are functions, by operation: `elements.py`, `reducers.py`, `control.py`, `numeric.py`, `collectives.py`.
-`structure.py` walks the program.
+record in `../operations.py`, with `relations.py` for rules about numbers. For rules that a record cannot
+express there is a function for each operation: `elements.py`, `reducers.py`, `control.py`, `numeric.py`,
+`collectives.py`. `structure.py` walks the program.
 """
 
 from __future__ import annotations

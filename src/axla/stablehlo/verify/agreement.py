@@ -30,7 +30,7 @@ def check_declared(subject: Subject, declaration: Record) -> None:
         test, text = kind_of_attribute(wanted.kind)
         if not test(value):
             found = attribute_text(value)
-            subject.fail(wanted.rule, "the attribute {} is {}, found {}", wanted.name, text, found[:200])
+            subject.fail(wanted.rule, "the attribute {} must be {}, found {}", wanted.name, text, found[:200])
         if type(value) is mlir.StructAttr and value.mnemonic in WITHIN:
             WITHIN[value.mnemonic](value)
     if subject.operation.regions or declaration.regions != ():
@@ -42,7 +42,9 @@ def check_declared(subject: Subject, declaration: Record) -> None:
 def _values(
     subject: Subject, what: str, found: list[Facts], wanted: Sequence[ValueRecord]
 ) -> Sequence[ValueRecord]:
-    """The value of the record for each operand or result."""
+    """Checks the types of operands or results against their declarations; returns the declaration of each
+    value. `what` is "operand" or "result".
+    """
     segments = f"{what}SegmentSizes" in subject.operation.attributes
     if len(wanted) != len(found) or segments and any([value.variadic for value in wanted]):
         wanted = _spread(subject, what, len(found), wanted)
@@ -51,13 +53,13 @@ def _values(
         if not wanted_kind.accepts(facts):
             why = f" ({facts.why})" if facts.why else ""
             at = f"{what} {value.name}" if what == "operand" else value.name
-            subject.fail(value.rule, "{} is {}, found {}{}", at, wanted_kind.text, facts, why)
+            subject.fail(value.rule, "{} must be {}, found {}{}", at, wanted_kind.text, facts, why)
     return wanted
 
 
 def _spread(subject: Subject, what: str, count: int, wanted: Sequence[ValueRecord]) -> Sequence[ValueRecord]:
-    """The declaration for each value; variadic ones have equal numbers of values, or those given by the
-    operation.
+    """The declaration of each value. Variadic declarations stand for equal numbers of values, or for those in
+    the segment sizes of the operation.
     """
     variadic = [value for value in wanted if value.variadic]
     single = len(wanted) - len(variadic)
@@ -68,18 +70,18 @@ def _spread(subject: Subject, what: str, count: int, wanted: Sequence[ValueRecor
     if isinstance(given, mlir.DenseArray) and len(given.values) == len(wanted):
         sizes = list(given.values)
         if sum(sizes) != count or min(sizes) < 0:
-            subject.fail(f"{what}s", "{} {}s in segments {}", count, what, given.values)
+            subject.fail(f"{what}s", "{} {}s do not fill segments of the sizes {}", count, what, given.values)
     else:
         each, rest = divmod(count - single, len(variadic))
         if rest:
             names = " and ".join([value.name for value in variadic])
-            subject.fail(f"{what}s", "as many {} are wanted, found {} {}s", names, count, what)
+            subject.fail(f"{what}s", "equal numbers of {} are wanted, found {} {}s", names, count, what)
         sizes = [each if value.variadic else 1 for value in wanted]
     return [value for value, size in zip(wanted, sizes, strict=True) for _ in range(size)]
 
 
 def _regions(subject: Subject, declaration: Record) -> None:
-    """Checks the number of regions, and that each is one block with a return at its end only."""
+    """Checks the number of regions, and that each is one block that ends with a return."""
     regions = subject.operation.regions
     wanted = declaration.regions
     if wanted is not None and len(regions) != len(wanted):
@@ -88,7 +90,7 @@ def _regions(subject: Subject, declaration: Record) -> None:
         return
     for number, region in enumerate(regions):
         if len(region.blocks) != 1:
-            subject.fail("regions", "region {} is one block, found {}", number, len(region.blocks))
+            subject.fail("regions", "region {} must be one block, found {}", number, len(region.blocks))
         operations = region.blocks[0].operations
         if not operations or operations[-1].name != "stablehlo.return":
             subject.fail("regions", "region {} is expected to have a terminator, stablehlo.return", number)
@@ -97,19 +99,21 @@ def _regions(subject: Subject, declaration: Record) -> None:
 # ---- Rules
 
 Relation = Callable[[Subject, str, list[Facts] | None], None]
-"""Of values, or of all operands and results where none are named."""
+"""A check of values under a label; None stands for all operands and results."""
 Fit = Callable[[Facts, Facts], bool]
 
 
 @cache
 def rules_of(name: str) -> list[tuple[CheckRule, str]]:
-    """The rules of an operation's record with their labels."""
+    """The checks for the rules of an operation's record, with their labels."""
     record = OPERATIONS[name]
     return [(_rule(text, record), label) for text, label in record.rules]
 
 
 def _rule(text: str, record: Record) -> CheckRule:
-    """A rule: a word of WORDS, with the values that it concerns in brackets, or a relation."""
+    """Makes the check for a rule: a word of WORDS, with the values that it concerns in parentheses, or a
+    relation.
+    """
     parts = re.fullmatch(r"(\w+)(?:\(([\w,]+)\))?", text)
     if parts is None or parts[1] not in WORDS:
         return relation(text, record)
@@ -122,7 +126,9 @@ def _rule(text: str, record: Record) -> CheckRule:
 
 
 def _following(fit: Fit, what: str) -> Relation:
-    """Operands fit each other and the results; a single result is inferred from all of them."""
+    """Makes a check that operands fit each other and the results. The sizes of a single result are inferred
+    from all of them. `what` names in messages what must be equal.
+    """
 
     def word(s: Subject, label: str, operands: list[Facts] | None) -> None:
         operands = s.operands if operands is None else operands
@@ -133,7 +139,7 @@ def _following(fit: Fit, what: str) -> Relation:
         for other in others:
             if not fit(first, other) or not sizes_fit(found, other.extents):
                 where = difference(found, other.extents)
-                s.fail(label, "all have the same {}, found {} and {}{}", what, first, other, where)
+                s.fail(label, "all must have the same {}, found {} and {}{}", what, first, other, where)
             found = narrowest(found, other.extents)
         if len(s.results) == 1:
             s.follows(label, found)
@@ -142,36 +148,36 @@ def _following(fit: Fit, what: str) -> Relation:
 
 
 def _agreeing(fit: Fit, what: str) -> Relation:
-    """All values fit the first one."""
+    """Makes a check that all values fit the first one."""
 
     def word(s: Subject, label: str, values: list[Facts] | None) -> None:
         values = [*s.operands, *s.results] if values is None else values
         for other in values[1:]:
             if not fit(values[0], other):
-                s.fail(label, "all have {}, found {} and {}", what, values[0], other)
+                s.fail(label, "all must have {}, found {} and {}", what, values[0], other)
 
     return word
 
 
 def _paired(fit: Fit, what: str) -> Relation:
-    """Each result fits its operand."""
+    """Makes a check that each result fits its operand."""
 
     def word(s: Subject, label: str, values: list[Facts] | None) -> None:
         for operand, result in zip(s.operands, s.results, strict=True):
-            message = "a result has {} of its operand, found {} and {}"
+            message = "a result must have {} of its operand, found {} and {}"
             s.need(fit(operand, result), label, message, what, operand, result)
 
     return word
 
 
 def _follow(s: Subject, label: str, values: list[Facts] | None) -> None:
-    """Each result has the type of its operand."""
+    """Checks that each result has the type of its operand."""
     for i, facts in enumerate(s.operands if values is None else values):
         s.follows(label, facts.extents, facts.element, i)
 
 
 def _by(part: str, fit: Callable[[Any, Any], bool]) -> Fit:
-    """A test for whether this part of two values' facts fits."""
+    """A test whether this part of the facts of two values fits."""
     of = operator.attrgetter(part)
     return lambda a, b: fit(of(a), of(b))
 
@@ -189,12 +195,14 @@ def _one_expressed(a: Facts, b: Facts) -> bool:
 
 
 def _one_scale(a: Facts, b: Facts) -> bool:
-    """Types quantized per tensor must be equal."""
+    """Whether two types have one scale: types that are quantized per tensor must be equal."""
     return not a.quantized or bool(a.axes) or a.element == b.element
 
 
 def _one_scales(a: Facts, b: Facts) -> bool:
-    """Types quantized per axis must have equal scales and zero points; the axis may differ."""
+    """Whether two types have the same scales and zero points: of types quantized per axis, the axis may
+    differ.
+    """
     if a.axes and b.axes:
         return (a.element.scales, a.element.zero_points) == (b.element.scales, b.element.zero_points)
     return _one_scale(a, b)

@@ -1,4 +1,4 @@
-"""Kinds of attributes: the values that they allow, and rules within a value."""
+"""Kinds of attributes: a test for each of the values that it allows, and rules for parts of a value."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Test = Callable[[Any], bool]
 
 
 def _is(cls: Any, **fields: Any) -> Test:
-    """A test: whether a value is of a class, or one of several, with these fields."""
+    """A test whether a value is an instance of a class, or of one of several, with these fields."""
     return lambda v: isinstance(v, cls) and (not fields or all([getattr(v, n) == fields[n] for n in fields]))
 
 
@@ -65,7 +65,7 @@ _LEAST = {"": (-1 << 63, ""), ">=0": (0, " not below zero"), ">0": (1, " above z
 
 @cache
 def kind_of_attribute(code: str) -> tuple[Test, str]:
-    """The test for a kind, and its description for messages."""
+    """The test for a kind of attribute, and a description of the kind for messages."""
     integer = re.fullmatch(r"i(32|64)((>=?0)?)", code)
     if integer:
         right = _is(mlir.IntegerAttr, type=mlir.IntegerType(int(integer[1])))
@@ -75,25 +75,25 @@ def kind_of_attribute(code: str) -> tuple[Test, str]:
         fields = ", ".join(STRUCTURES[code[1:]])
         return _is(mlir.StructAttr, mnemonic=code[1:]), f"a #stablehlo.{code[1:]} ({fields})"
     if code in ENUMERATIONS and code not in _KINDS:
-        # CHLO has enumerations of its own with the same names.
+        # CHLO has its own enumerations with these names, so the dialect is not tested.
         return _is(mlir.EnumAttr, mnemonic=code), f"one of {ENUMERATIONS[code]}"
     return _KINDS[code]
 
 
-# ---- Rules within a value, wherever it stands
+# ---- Rules for structured attributes, also inside other attributes
 
 
 def _accuracy(value: mlir.StructAttr) -> None:
     fields = value.fields
     numbers = [float(getattr(fields[n], "value", fields[n])) for n in ("atol", "rtol", "ulps")]
     fit = all(number >= 0 for number in numbers)
-    require(fit, "result_accuracy", f"tolerances are not negative, found {numbers}")
+    require(fit, "result_accuracy", f"tolerances must not be negative, found {numbers}")
     mode = getattr(fields["mode"], "value", "DEFAULT")
     fit = mode == "TOLERANCE" or not any(numbers)
-    require(fit, "result_accuracy", f"tolerances are zero in the mode {mode}, found {numbers}")
+    require(fit, "result_accuracy", f"tolerances must be zero in the mode {mode}, found {numbers}")
 
 
-# Types of both sides and of accumulation, and numbers of primitive operations.
+# The type of both operands and the type of accumulation -> the allowed numbers of primitive operations.
 _ALGORITHMS = {
     ("f16", "f16"): (1,), ("f16", "f32"): (1,), ("bf16", "bf16"): (1,), ("bf16", "f32"): (1, 3, 6, 9),
     ("tf32", "f32"): (1, 3), ("f32", "f32"): (1,), ("f64", "f64"): (1,),
@@ -107,7 +107,7 @@ def _algorithm(value: mlir.StructAttr) -> None:
     fields = value.fields
     counts = [fields[n] for n in ("lhs_component_count", "rhs_component_count", "num_primitive_operations")]
     for label, count, name in zip(("c22", "c23", "c24"), counts, ("lhs", "rhs", "primitive"), strict=True):
-        message = f"the {name} count of an algorithm is positive, found {count}"
+        message = f"the {name} count of an algorithm must be positive, found {count}"
         require(count > 0, f"dot_general_{label}", message)
     parts = ("lhs_precision_type", "rhs_precision_type", "accumulation_type")
     lhs, rhs, total = [getattr(fields[part], "name", "") for part in parts]
@@ -127,11 +127,11 @@ def _algorithm(value: mlir.StructAttr) -> None:
 def _mesh_axes(value: mlir.StructAttr) -> None:
     mesh, axes, rule = value.fields["mesh"], value.fields["axes"], "replica_groups"
     whole = _is(mlir.StructAttr, mnemonic="mesh")(mesh)
-    require(whole or _is_symbol(mesh), rule, "a mesh is a symbol or a #stablehlo.mesh")
+    require(whole or _is_symbol(mesh), rule, "a mesh must be a symbol or a #stablehlo.mesh")
     names = {axis.fields["name"] for axis in mesh.fields["axes"]} if whole else set()
     for axis in axes if whole and isinstance(axes, tuple) else ():
         is_axis = _is(mlir.StructAttr, mnemonic="axis_ref")(axis)
-        require(is_axis, rule, "axes are given as #stablehlo.axis_ref")
+        require(is_axis, rule, "axes must be given as #stablehlo.axis_ref")
         require(axis.fields["name"] in names, rule, f"axis {axis.fields['name']!r} is not in the mesh")
 
 
@@ -143,17 +143,17 @@ WITHIN: dict[str, Callable[[mlir.StructAttr], None]] = {
 
 
 def sizes_of(value: mlir.DenseElements) -> tuple[int, ...]:
-    """The shape of a dense attribute, which is always known."""
+    """The shape of a dense attribute; its sizes are always known."""
     return tuple([size or 0 for size in value.type.shape or ()])
 
 
 def table(value: mlir.DenseElements) -> np.ndarray:
-    """The values of a dense attribute in its shape."""
+    """The values of a dense attribute as an array of its shape."""
     return np.broadcast_to(value.values, sizes_of(value))
 
 
 def constant(value: mlir.Value) -> tuple[int, ...] | None:
-    """The integers of a constant operand, if it is a small one."""
+    """The integers of a constant operand; None if it is not a small constant of integers."""
     owner = value.owner
     if not isinstance(owner, mlir.Operation) or not owner.name.endswith(".constant"):
         return None

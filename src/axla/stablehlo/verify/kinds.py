@@ -1,9 +1,9 @@
-"""The facts of the verifier about a type, and the sets of types that operations accept.
+"""The facts about a type that the verifier uses, and the sets of types that operations accept.
 
-A *kind* is written in letters: p booleans, s signed and u unsigned integers, i both, n i32, m ui32, f floats,
-d f32 and f64, c complex numbers, q quantized per tensor, a per axis, g by blocks, x index, T all of pifcq, A
-all of pifcqa; t a token, l a tuple, b a buffer, h a future. A digit is the rank of a tensor; `!` requires a
-static shape, `~` a static one or one bounded size, `*` accepts unranked tensors.
+A *kind* is a set of types, written in letters: p booleans, s signed and u unsigned integers, i both, n i32, m
+ui32, f floats, d f32 and f64, c complex numbers, q quantized per tensor, a per axis, g by blocks, x index, T
+all of pifcq, A all of pifcqa; t a token, l a tuple, b a buffer, h a future. A digit is the rank of a tensor;
+`!` requires a static shape, `~` a static one or one bounded size, `*` accepts unranked tensors.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _WORDS = {
     "A": "anything", "t": "a token", "l": "a tuple", "b": "a buffer", "h": "a future",
 }  # fmt: skip
 _TENSOR = sum(_BITS[letter] for letter in "psufcqagxdnm")
-_FOREIGN = ("tf32", "f80", "f128")  # floats of MLIR that tensors here cannot have
+_FOREIGN = ("tf32", "f80", "f128")  # floats of MLIR that tensors of StableHLO cannot have
 _WIDE = (mlir.FloatType("f32"), mlir.FloatType("f64"))
 _WIDTHS = (2, 4, 8, 16, 32, 64)
 _ELEMENTS: dict[mlir.Type, str] = {
@@ -44,7 +44,7 @@ _ELEMENTS: dict[mlir.Type, str] = {
 
 
 class Broken(Exception):
-    """Raised when a rule is broken, with its label and the reason. `structure.py` adds the operation and its
+    """A rule is broken; the text has its label and the reason. `structure.py` adds the operation and its
     position.
     """
 
@@ -53,12 +53,12 @@ class Broken(Exception):
 
 
 class Facts:
-    """Facts about a type.
+    """The facts about a type that rules use.
 
     `shape` is None for unranked tensors and other types; `extents` are its sizes, with a Bounded for an upper
-    bound; `sizes` and `dims` have () instead of None. `quantized` is the element type if it is quantized,
-    `axes` its quantized axes. `bits`: the kinds that the type belongs to; `why`: the reason if it belongs to
-    none.
+    bound; `sizes` and `dims` are like them, with () instead of None. `quantized` is the element type if it is
+    quantized, `axes` its quantized axes. `bits` are the kinds that the type belongs to; `why` is the reason
+    if it belongs to none.
     """
 
     __slots__ = (
@@ -89,7 +89,7 @@ class Facts:
             self.bits = _BITS["h"]
             for held in kind.types:
                 ranked = isinstance(held, mlir.TensorType) and held.shape is not None
-                require(ranked, "future_type", f"it holds ranked tensors, found {type_text(held)}")
+                require(ranked, "future_type", f"it must hold ranked tensors, found {type_text(held)}")
         elif isinstance(kind, mlir.TupleType):
             self.bits = _BITS["l"] if self._is_tuple_of_values(kind) else 0
         self.dims: Sizes = self.extents or ()
@@ -114,7 +114,7 @@ class Facts:
     def _why_not_quantized(self, element: mlir.QuantizedType) -> str:
         least, greatest = element.storage_min, element.storage_max
         if any(not least <= zero <= greatest for zero in element.zero_points):
-            return f"quantized_type_c7: its zero points are in {least}..{greatest}"
+            return f"quantized_type_c7: its zero points must be in {least}..{greatest}"
         if element.storage.width not in (2, 4, 8, 16, 32):
             return f"they are stored in {element.storage.width} bits"
         sizes = element.block_sizes or (1,)
@@ -141,7 +141,7 @@ class Facts:
 
 
 def require(true: object, rule: str, message: str) -> None:
-    """Raises Broken with the label of the constraint unless it holds."""
+    """Raises Broken, with the label of the rule, if a condition does not hold."""
     if not true:
         raise Broken(rule, message)
 
@@ -153,7 +153,7 @@ def _check_bounds(kind: mlir.TensorType) -> None:
         fit = kind.shape is not None and len(bounds) == len(kind.shape)
         require(fit, "bounds", f"{len(bounds)} bounds for {type_text(kind)}")
         fit = all(None in pair for pair in zip(kind.shape or (), bounds, strict=True))
-        require(fit, "bounds", f"only a size ? has a bound, found {type_text(kind)}")
+        require(fit, "bounds", f"only a size ? can have a bound, found {type_text(kind)}")
 
 
 def check_quantized(element: mlir.QuantizedType) -> None:
@@ -166,18 +166,18 @@ def check_quantized(element: mlir.QuantizedType) -> None:
     rule = "quantized_type_c"
     for scale in element.scales:
         finite = math.isfinite(scale)
-        text = f"scales are positive and finite, found {scale:e}"
+        text = f"scales must be positive and finite, found {scale:e}"
         require(finite and scale > 0, f"{rule}{5 if finite else 6}", text)
-        text = f"scale {scale:e} out of the range of {element.expressed.name}"
+        text = f"scale {scale:e} is out of the range of {element.expressed.name}"
         require(smallest <= scale <= largest, f"{rule}6", text)
     signed, least, greatest = element.storage.sign != "u", element.storage_min, element.storage_max
     end = 1 << element.storage.width - signed
-    text = f"a storage range {least}:{greatest} out of bounds"
+    text = f"the storage range {least}:{greatest} is out of bounds"
     require(-end * signed <= least < greatest < end, f"{rule}3", text)
     count = len(element.scales)
     require(count == len(element.zero_points), f"{rule}9", "as many zero points as scales are wanted")
     require(element.axes or count == 1, f"{rule}10", f"one scale is wanted, found {count}")
-    text = f"an axis is not negative, found {element.axes}"
+    text = f"an axis must not be negative, found {element.axes}"
     require(min(element.axes, default=0) >= 0, f"{rule}11", text)
 
 
@@ -186,7 +186,7 @@ def check_quantized(element: mlir.QuantizedType) -> None:
 
 @dataclass(frozen=True, slots=True)
 class TypeKind:
-    """A set of types named in a record: element types as bits, and a requirement for the rank."""
+    """A set of types that a record names: element types as bits, and requirements for the shape."""
 
     bits: int
     text: str
@@ -195,7 +195,7 @@ class TypeKind:
     unranked: bool = False
 
     def accepts(self, facts: Facts) -> bool:
-        """Whether a type with these facts is of the class."""
+        """Whether a type with these facts is in the set."""
         if not facts.bits & self.bits:
             return False
         if not facts.bits & _TENSOR:
@@ -229,7 +229,7 @@ def kind(code: str) -> TypeKind:
 
 
 def sizes_fit(a: Sizes | None, b: Sizes | None) -> bool:
-    """Shapes are compatible: all sizes fit. None is any rank."""
+    """Whether shapes are compatible, that is, all sizes fit. None is a shape of any rank."""
     return a is None or b is None or a == b or (len(a) == len(b) and all(map(fits, a, b)))
 
 
@@ -243,7 +243,7 @@ def fits(a: int | None, b: int | None) -> bool:
 
 
 def elements_fit(a: Any, b: Any) -> bool:
-    """Element types are equal up to scales, zero points and axes."""
+    """Whether element types are equal except for scales, zero points and axes."""
     if a is b:
         return True
     if isinstance(a, mlir.QuantizedType) and isinstance(b, mlir.QuantizedType):
@@ -262,7 +262,7 @@ def types_fit(a: Facts, b: Facts) -> bool:
 
 
 def width(element: Any) -> int:
-    """Bits of an element."""
+    """The number of bits of an element."""
     if isinstance(element, mlir.ComplexType):
         return 2 * width(element.element)
     if isinstance(element, mlir.QuantizedType):
@@ -287,7 +287,7 @@ def promotable(a: Any, b: Any) -> bool:
 
 
 def difference(a: Sizes | None, b: Sizes | None) -> str:
-    """The first difference between two shapes, for a message."""
+    """The first difference between two shapes, as the end of a message."""
     for at, (x, y) in enumerate(zip(a or (), b or (), strict=False)):
         if not fits(x, y):
             return f": sizes {x} and {y} in dimension {at}"
@@ -295,7 +295,7 @@ def difference(a: Sizes | None, b: Sizes | None) -> str:
 
 
 def narrower(a: int | None, b: int | None) -> int | None:
-    """The combined knowledge about a size given by two types."""
+    """The more precise one of two facts about a size: None is unknown, and a Bounded is an upper bound."""
     if a is None or b is None:
         return b if a is None else a
     if isinstance(a, Bounded) and isinstance(b, Bounded):
@@ -304,7 +304,7 @@ def narrower(a: int | None, b: int | None) -> int | None:
 
 
 def narrowest(a: Sizes | None, b: Sizes | None) -> Sizes | None:
-    """The combined knowledge about the sizes given by two types."""
+    """The more precise one of two facts about each size; None is a shape of any rank."""
     if a is None or b is None:
         return b if a is None else a
     return tuple(map(narrower, a, b))

@@ -1,4 +1,4 @@
-"""Rules of operations with computations that combine elements, and of windows."""
+"""Rules for operations with computations that combine elements, and for windows."""
 
 from __future__ import annotations
 
@@ -18,30 +18,30 @@ def check_reducer(
     s: Subject, rule: str, region: int, inputs: Sequence[Facts], initial: Sequence[Facts],
     allowed: Sizes = (), scalars: bool = False,
 ) -> None:  # fmt: skip
-    """Checks a region that takes 2N values and returns N, whose types are promoted from the inputs and
-    initial values, or, with `scalars`, from scalars of their elements. `allowed`: the sizes that parameters
-    may have, in order.
+    """Checks a region that takes 2N values and returns N, whose types are promoted from those of the inputs
+    and initial values, or with `scalars` from scalars of their elements. `allowed` has the sizes that
+    parameters may have, in order.
     """
     count = len(inputs)
     parameters, returned = s.parameters(region), s.returned(region)
-    message = "the computation takes {} values and returns {}, found {} and {}"
+    message = "the computation must take {} values and return {}, found {} and {}"
     fit = len(parameters) == 2 * count and len(returned) == count
     s.need(fit, rule, message, 2 * count, count, len(parameters), len(returned))
     for i, (found, value) in enumerate(zip(returned, initial, strict=True)):
-        s.need(found.is_tensor, rule, "the computation returns tensors, found {}", found)
+        s.need(found.is_tensor, rule, "the computation must return tensors, found {}", found)
         for parameter, exact in ((parameters[i], True), (parameters[count + i], False)):
             fit = parameter.is_tensor and sizes_fit(found.shape, parameter.shape)
             fit = fit and _equal(found.element, parameter.element, exact)
-            s.need(fit, rule, "parameters have the type of result {}, found {} and {}", i, parameter, found)
+            s.need(fit, rule, "parameter and result {} must be equal, found {} and {}", i, parameter, found)
         shape = () if scalars else value.shape
-        s.need(sizes_fit(shape, found.shape), rule, "returned is the shape {}, found {}", shape, found)
+        s.need(sizes_fit(shape, found.shape), rule, "the shape {} must be returned, found {}", shape, found)
         fit = promotable(value.element, found.element)
-        s.need(fit, rule, "initial values promote to what is returned, found {} and {}", value, found)
+        s.need(fit, rule, "initial values must promote to what is returned, found {} and {}", value, found)
         taken = parameters[count + i]
         fit = promotable(inputs[i].element, taken.element)
-        s.need(fit, rule, "inputs promote to the parameters, found {} and {}", inputs[i], taken)
+        s.need(fit, rule, "inputs must promote to the parameters, found {} and {}", inputs[i], taken)
         fit = taken.rank <= len(allowed) and _within(taken.sizes, allowed)
-        s.need(fit, rule, "the parameters have sizes out of {}, found {}", allowed, taken)
+        s.need(fit, rule, "the parameters must have sizes out of {}, found {}", allowed, taken)
 
 
 def _equal(a: Any, b: Any, exact: bool) -> bool:
@@ -50,13 +50,13 @@ def _equal(a: Any, b: Any, exact: bool) -> bool:
 
 
 def _within(shape: Sizes, allowed: Sizes) -> bool:
-    """Whether all sizes occur, in this order, among the allowed ones."""
+    """Whether all sizes occur among the allowed ones, in this order."""
     left = iter(allowed)
     return all(any(fits(size, other) for other in left) for size in shape)
 
 
 def reduce(s: Subject) -> None:
-    """Results lack the reduced dimensions; the reducer takes and returns scalars."""
+    """Checks that results lack the reduced dimensions, and that the reducer takes and returns scalars."""
     inputs, dropped = s.values("inputs"), set(s.known("dimensions"))
     kept = [dim for dim in range(inputs[0].rank) if dim not in dropped]
     shape = tuple([inputs[0].sizes[dim] for dim in kept])
@@ -70,7 +70,7 @@ def reduce(s: Subject) -> None:
 
 @dataclass(frozen=True, slots=True)
 class WindowFacts:
-    """A window along one dimension; unknown sizes are None."""
+    """A window along one dimension; an unknown size is None."""
 
     size: int | None
     stride: int
@@ -85,30 +85,31 @@ class WindowFacts:
         dilated = (base - 1) * self.base_dilation + 1 if base else 0
         padded = dilated + sum(self.padding)
         window = (self.size - 1) * self.window_dilation + 1 if self.size else 0
-        # Nothing of a bounded size is a bounded size.
+        # In both cases nothing of a bounded size stays a bounded size.
         return padded * 0 if padded <= 0 or window > padded else (padded - window) // self.stride + 1
 
 
 def windows(s: Subject, labels: str, sizes: Sizes, names: tuple[str, ...]) -> list[WindowFacts]:
-    """The windows given by attributes. `names`: the attributes for strides and both dilations; `labels`:
-    those of the rules for sizes, padding, reversal, and the number and values of each attribute in `names`.
+    """Makes the windows of the sizes `sizes` from attributes, and checks those. `names` are the attributes
+    for strides and both dilations. `labels` are those of the rules for sizes, padding and reversal, then for
+    each attribute in `names` those for its number of elements and for their values.
     """
     count = len(sizes)
     empty, pairs_rule, turned_rule, *rules = labels.split()
-    s.need(all(size is None or size > 0 for size in sizes), empty, "windows are not empty, found {}", sizes)
+    s.need(all(size is None or size > 0 for size in sizes), empty, "no window can be empty, found {}", sizes)
     lists = [(1,) * count] * 3
     for at, name in enumerate(names):
         lists[at] = s.known(name) or (1,) * count
         size_rule, rule = rules[2 * at : 2 * at + 2]
-        s.need(len(lists[at]) == count, size_rule, "{} has {} elements, found {}", name, count, lists[at])
-        s.need(min(lists[at], default=1) > 0, rule, "{} has positive elements, found {}", name, lists[at])
+        s.need(len(lists[at]) == count, size_rule, "{} must have {} items, found {}", name, count, lists[at])
+        s.need(min(lists[at], default=1) > 0, rule, "{} must be positive, found {}", name, lists[at])
     turned = s.known("window_reversal") or ()
-    message = "window_reversal has {} elements, found {}"
+    message = "window_reversal must have {} elements, found {}"
     s.need(len(turned) in (0, count), turned_rule, message, count, turned)
     held = s.known("padding") or ()
     padding = table(held) if isinstance(held, mlir.DenseElements) else np.reshape(held, (-1, 2))
     fit = padding.shape in ((0, 2), (count, 2))
-    s.need(fit, pairs_rule, "padding has the shape [{}, 2], found {}", count, padding.shape)
+    s.need(fit, pairs_rule, "padding must have the shape [{}, 2], found {}", count, padding.shape)
     pairs = padding.tolist() or [(0, 0)] * count
     return [WindowFacts(*row) for row in zip(sizes, *lists, pairs, strict=True)]
 
@@ -118,7 +119,9 @@ def _counted(found: list[WindowFacts], sizes: Sizes) -> Sizes:
 
 
 def reduce_window(s: Subject) -> None:
-    """Results have an element for each window position; the reducer takes and returns scalars."""
+    """Checks that results have an element for each window position, and that the reducer takes and returns
+    scalars.
+    """
     inputs, sizes = s.values("inputs"), s.known("window_dimensions")
     names = ("window_strides", "base_dilations", "window_dilations")
     found = windows(s, "c5 c12 - c6 c7 c8 c9 c10 c11", sizes, names)
@@ -128,20 +131,20 @@ def reduce_window(s: Subject) -> None:
 
 
 def select_and_scatter(s: Subject) -> None:
-    """The source has a value for each position of the window; `select` returns i1."""
+    """Checks that the source has a value for each position of the window, and that `select` returns i1."""
     operand, source, initial = s.operands
     parameters = s.parameters(0)
-    s.need(len(parameters) == 2, "c9", "select takes 2 values, found {}", len(parameters))
+    s.need(len(parameters) == 2, "c9", "select must take 2 values, found {}", len(parameters))
     for facts in parameters:
         fit = facts.is_tensor and sizes_fit((), facts.shape) and _equal(operand.element, facts.element, False)
-        s.need(fit, "c9", "select takes scalars of the elements of {}, found {}", operand, facts)
+        s.need(fit, "c9", "select must take scalars of the elements of {}, found {}", operand, facts)
     s.returns_boolean(0, "c9", "select")
     check_reducer(s, "c10", 1, [source], [initial])
     found = windows(s, "c5 c8 - c6 c7", s.known("window_dimensions"), ("window_strides",))
     shape = _counted(found, operand.sizes)
-    s.need(sizes_fit(shape, source.shape), "c2", "a source of the sizes {}, found {}", shape, source)
+    s.need(sizes_fit(shape, source.shape), "c2", "the source must have the sizes {}, found {}", shape, source)
     fit = _equal(operand.element, source.element, False)
-    s.need(fit, "c1", "operand and source of one element type, found {} and {}", operand, source)
+    s.need(fit, "c1", "operand and source must have one element type, found {} and {}", operand, source)
     s.follows("c11 c12", operand.extents, s.returned(1)[0].element)
 
 
@@ -149,53 +152,55 @@ def select_and_scatter(s: Subject) -> None:
 
 
 def _takes(s: Subject, rule: str, what: str, wanted: Sequence[Facts]) -> None:
-    """The region takes scalars of these values' element types."""
+    """Checks that the region takes scalars of these values' element types; `what` names the region in
+    messages.
+    """
     parameters = s.parameters(0)
     counts = len(wanted), len(parameters)
-    s.need(counts[0] == counts[1], rule, "{} takes {} values, found {}", what, *counts)
+    s.need(counts[0] == counts[1], rule, "{} must take {} values, found {}", what, *counts)
     for operand, facts in zip(wanted, parameters, strict=True):
         fit = facts.shape == () and facts.element == operand.element
-        s.need(fit, rule, "{} takes scalars of {}, found {}", what, operand, facts)
+        s.need(fit, rule, "{} must take scalars of {}, found {}", what, operand, facts)
 
 
 def map_(s: Subject) -> None:
-    """The computation takes a scalar of each operand and returns one."""
+    """Checks that the computation takes a scalar of each operand and returns one."""
     _takes(s, "c4", "the computation", s.operands)
     returned = s.returned(0)
     fit = len(returned) == 1 and returned[0].shape == () and returned[0].is_tensor
-    s.need(fit, "c4", "the computation returns one scalar, found {}", ", ".join(map(str, returned)))
+    s.need(fit, "c4", "the computation must return one scalar, found {}", ", ".join(map(str, returned)))
     s.follows("c4", s.operand.shape, returned[0].element)
 
 
 def sort(s: Subject) -> None:
-    """The comparator takes two scalars of each operand and returns i1."""
+    """Checks that the comparator takes two scalars of each operand and returns i1."""
     _takes(s, "c5", "the comparator", [facts for facts in s.operands for _ in range(2)])
     s.returns_boolean(0, "c5", "the comparator")
 
 
 def scan(s: Subject) -> None:
-    """CHLO's scan; carries are the last operands and results."""
+    """Checks CHLO's scan, whose carries are the last operands and results."""
     segments: Any = s.known("operandSegmentSizes") or ()
     parameters, returned = s.parameters(0), s.returned(0)
-    s.need(len(segments) == 2, "operands", "operandSegmentSizes divide inputs and carries")
-    s.need(s.operands or s.results, "c2", "an input or an output")
+    s.need(len(segments) == 2, "operands", "operandSegmentSizes must divide inputs and carries")
+    s.need(s.operands or s.results, "c2", "an input or an output is wanted")
     inputs, at = segments[0], s.known("dimension")
     size: int | None = s.known("scan_dim_size")
     for facts in s.operands[:inputs]:
         known = facts.sizes[at]
-        s.need(fits(size, known), "c3", "inputs have the size {} in dimension {}, found {}", size, at, facts)
+        s.need(fits(size, known), "c3", "inputs must have size {} in dimension {}, found {}", size, at, facts)
         size = known if size is None else size
     counts = len(parameters), len(s.operands)
-    s.need(counts[0] == counts[1], "c4", "the body takes {1} values, found {0}", *counts)
+    s.need(counts[0] == counts[1], "c4", "the body must take {1} values, found {0}", *counts)
     for i, (facts, parameter) in enumerate(zip(s.operands, parameters, strict=True)):
         shape = facts.sizes[:at] + facts.sizes[at + 1 :] if i < inputs else facts.sizes
         fit = sizes_fit(shape, parameter.shape) and elements_fit(facts.element, parameter.element)
-        s.need(fit, "c4", "the body takes parts of {}, found {}", facts, parameter)
+        s.need(fit, "c4", "the body must take parts of {}, found {}", facts, parameter)
     counts = len(s.results), len(returned)
-    s.need(counts[0] == counts[1], "c5", "{} values returned, found {}", *counts)
+    s.need(counts[0] == counts[1], "c5", "{} values must be returned, found {}", *counts)
     outputs = len(returned) - segments[1]
-    s.need(outputs >= 0, "c5", "the body returns {} carries, found {} values", segments[1], len(returned))
+    s.need(outputs >= 0, "c5", "the body must return {} carries, found {} values", segments[1], len(returned))
     for i, facts in enumerate(returned):
-        s.need(facts.shape is not None, "c5", "the body returns ranked tensors, found {}", facts)
+        s.need(facts.shape is not None, "c5", "the body must return ranked tensors, found {}", facts)
         shape = facts.sizes
         s.follows("c6", (*shape[:at], size, *shape[at:]) if i < outputs else shape, facts.element, i)

@@ -26,16 +26,18 @@ from axla.stablehlo.verify.kinds import Facts
 from axla.stablehlo.verify.subject import Subject
 
 CheckRule = Callable[[Subject, str], None]
-"""Raises Broken with the label given."""
+"""Raises Broken, with the label given, if a rule does not hold."""
 
 Term = Callable[[Subject, int], Any]
-"""A number, a list, whether a relation holds, or None for what is not known; the number is that of the value
-that a variadic name stands for.
+"""Evaluates an expression: to a number, a list, whether a relation holds, or None for an unknown value. The
+integer is the number of the value that a variadic name stands for.
 """
 
 
 def relation(text: str, record: Record) -> CheckRule:
-    """A rule: that an expression is true, or that it gives the sizes of a result."""
+    """Makes the check for a rule: an expression that must be true, or an assignment with the sizes of a
+    result.
+    """
     statement: Any = undisturbed(ast.parse, text).body[0]
     node, term = statement.value, _term(statement.value, record)
     parts: list[Any] = list(ast.walk(node))
@@ -59,7 +61,7 @@ def relation(text: str, record: Record) -> CheckRule:
 
 
 def _shown(node: ast.Call | ast.Compare) -> list[ast.expr]:
-    """The terms whose values appear in the message."""
+    """The terms whose values appear in the message of a broken rule."""
     parts = node.args if isinstance(node, ast.Call) else [node.left, *node.comparators]
     sides = [[part.left, part.right] if isinstance(part, ast.BinOp) else [part] for part in parts]
     return [part for side in sides for part in side if not isinstance(part, ast.Constant)]
@@ -73,7 +75,7 @@ def _term(node: ast.expr, record: Record) -> Term:
 
 
 def _listed(found: Any) -> tuple[Any, ...] | None:
-    """A list; a number is one of length 1."""
+    """A number as a list of length 1; lists and None are returned as they are."""
     return found if found is None or isinstance(found, tuple) else (found,)
 
 

@@ -1,10 +1,12 @@
 """Verifies a whole program: modules and their symbols, functions, calls, and every operation in turn.
 
-Checks - symbols: names are unique in a module; calls, composites and meshes refer to existing names -
-functions: arguments, returned values and signature agree; a block ends with a return - calls: operands and
-results are those of the function - types: bounds and quantization, wherever they occur - operations of
-StableHLO, CHLO, check and interpreter: their declaration, then their constraints. Operations of other
-dialects are not checked.
+- symbols: names are unique in a module; calls, composites and meshes refer to existing names
+- functions: arguments, returned values and signature agree; a block ends with a return
+- calls: operands and results are those of the function
+- types: bounds and quantization, wherever types occur
+- operations of StableHLO, CHLO, check and interpreter: their declaration, then their constraints
+
+Operations of other dialects are not checked.
 """
 
 from __future__ import annotations
@@ -32,8 +34,8 @@ CONSTRAINTS: dict[str, Callable[[Subject], None]] = {
     if (function := NAMED.get("broadcasting" if name.startswith("chlo.broadcast_") else record.short))
     and record.known
 }
-"""Functions of these modules for the operations that they are called like, without the dialect: what
-StableHLO and CHLO share means the same in both.
+"""The function with the constraints of each operation, which has the operation's name without the dialect:
+names that StableHLO and CHLO share have the same meaning in both.
 """
 
 _ISOLATED = frozenset({"stablehlo.async_start", "chlo.scan"})
@@ -41,7 +43,7 @@ _TERMINATORS = frozenset({"func.return", "stablehlo.return"})
 
 
 def check_operation(subject: Subject) -> None:
-    """Checks the record of an operation, then its constraints; raises Broken for a violation."""
+    """Checks an operation against its record, then its constraints; raises Broken for a violation."""
     name = subject.operation.name
     check_declared(subject, OPERATIONS[name])
     if name in CONSTRAINTS:
@@ -49,7 +51,7 @@ def check_operation(subject: Subject) -> None:
 
 
 class ProgramVerifier:
-    """Walks a program, depth first and without recursion."""
+    """Verifies a program; walks it depth first and without recursion."""
 
     def __init__(self, source: mlir.Source):
         self.source = source
@@ -57,8 +59,10 @@ class ProgramVerifier:
         self.checked: set[object] = set()
 
     def run(self) -> None:
-        """Checks all operations; VerifyError names the first that breaks a rule, and its place."""
-        # Blocks left to do: what comes of each, and the symbols around.
+        """Checks all operations. Raises VerifyError with the first one that breaks a rule, and its
+        position.
+        """
+        # The open blocks, each with the operations that are left, and the symbols of the enclosing module.
         stack: list[tuple[Iterator[mlir.Operation], SymbolTable]] = [(iter([self.source.module]), {})]
         while stack:
             operations, symbols = stack[-1]
@@ -75,12 +79,12 @@ class ProgramVerifier:
             except Broken as error:
                 raise VerifyError(f"{place(operation)}: {operation.name}: {error}") from None
             except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
-                # Within an attribute of the right kind an artifact may hold anything.
+                # An attribute of the right kind can still have any contents in an artifact.
                 raise VerifyError(f"{place(operation)}: {operation.name}: malformed: {error!r}") from None
 
     def _symbols(self, module: mlir.Operation) -> SymbolTable:
         found: SymbolTable = {}
-        require(len(module.blocks) <= 1, "module", "a module is one block")
+        require(len(module.blocks) <= 1, "module", "a module must be one block")
         for operation in [operation for block in module.blocks for operation in block.operations]:
             name = operation.attributes.get("sym_name")
             if isinstance(name, str):
@@ -94,9 +98,9 @@ class ProgramVerifier:
         for inner in block.operations:
             if inner.name in _TERMINATORS:
                 what, last = f"{inner.name} at {place(inner)}", inner is block.terminator
-                require(last, "terminator", f"{what} is not the last of its block")
+                require(last, "terminator", f"{what} must be the last of its block")
                 fit = inner.name != "func.return" or operation.name == "func.func"
-                require(fit, "terminator", f"{what} ends functions only")
+                require(fit, "terminator", f"{what} can end functions only")
 
     def _check(self, operation: mlir.Operation, symbols: SymbolTable) -> None:
         subject = Subject(operation, self.types, symbols)
@@ -110,17 +114,17 @@ class ProgramVerifier:
             _FUNCTIONS[operation.name](subject)
         else:
             known = operation.name.startswith(_DIALECTS)
-            require(not known, "unknown_operation", "nothing has this name")
+            require(not known, "unknown_operation", "there is no operation of this name")
         if operation.name in _ISOLATED:
             _check_isolated(operation)
 
 
 def _function(s: Subject) -> None:
-    """Checks that entry block, signature and all returns agree."""
+    """Checks that the entry block, the signature and all returns of a function agree."""
     s.name = "function"
     signature = s.attribute("function_type")
     if not isinstance(signature, mlir.FunctionType) or not s.attribute("sym_name"):
-        s.fail("", "it has a name and a function_type")
+        s.fail("", "it must have a name and a function_type")
     for kind in (*signature.inputs, *signature.results):
         s.types.of(kind)
     blocks = s.operation.blocks
@@ -129,7 +133,7 @@ def _function(s: Subject) -> None:
     for block in blocks:
         last = block.operations[-1] if block.operations else None
         fit = last is not None and (last.name in _TERMINATORS or not last.name.startswith(_DIALECTS))
-        require(fit, "terminator", "a function ends with func.return")
+        require(fit, "terminator", "a function must end with func.return")
         if last is not None and last.name in _TERMINATORS:
             s.types_are("results", "returned values", s.types.each(last.operands), signature.results)
 
@@ -138,7 +142,7 @@ _FUNCTIONS: dict[str, Callable[[Subject], None]] = {"func.func": _function, "fun
 
 
 def _check_isolated(operation: mlir.Operation) -> None:
-    """Checks that nothing inside uses outer values."""
+    """Checks that the operations inside use no outer values."""
     inner = [found for found in operation.walk() if found is not operation]
     inside = {value for found in inner for value in found.results}
     blocks = [block for found in (operation, *inner) for block in found.blocks]
@@ -149,7 +153,7 @@ def _check_isolated(operation: mlir.Operation) -> None:
 
 
 def place(operation: mlir.Operation) -> str:
-    """Line and column of the operation, or of the source that it was made from."""
+    """The position of an operation: line and column, or those in the source that it was made from."""
     line, column = operation.position
     location = operation.location
     for _ in range(64):

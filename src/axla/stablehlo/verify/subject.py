@@ -1,4 +1,4 @@
-"""An operation in the form that rules use."""
+"""The view of an operation that rules use."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class TypeFacts(dict[int, Facts]):
 
     def of(self, kind: mlir.Type) -> Facts:
         """The facts of a type."""
-        # By identity: the facts hold the type, and hashing one costs as much as ten of these.
+        # Types are found by identity, which is ten times as fast as hashing; the facts keep the type alive.
         return self.get(id(kind)) or self.setdefault(id(kind), Facts(kind))
 
     def each(self, values: Sequence[mlir.Value]) -> list[Facts]:
@@ -30,10 +30,10 @@ class TypeFacts(dict[int, Facts]):
 
 
 class Subject:
-    """An operation. `operands` and `results` are facts about types; given operand types replace the written
-    ones. `name` is without the dialect; labels of rules are `name_rule`. `symbols`: those of the enclosing
-    module. `declared`: for each operand, which operand of the record it is; `reads`: whether a rule has read
-    the value of one.
+    """An operation with the facts that rules use. `operands` and `results` are the facts about its types;
+    operand types that are given replace the written ones. `name` has no dialect; labels of rules are
+    `name_rule`. `symbols` are those of the enclosing module. `declared` has the declaration in the record for
+    each operand; `reads` is whether a rule has read the value of one.
     """
 
     __slots__ = ("operation", "name", "types", "symbols", "operands", "results", "declared", "named", "reads")
@@ -53,8 +53,8 @@ class Subject:
         self.named: dict[str, list[Facts]] = {}
 
     def key(self) -> Any:
-        """A key: operations with equal keys both satisfy the rules or both break them, unless they read
-        constants. The operation itself where rules depend on regions, symbols or unhashable values.
+        """A key for operations: those with equal keys all satisfy the rules or all break them, unless they
+        read constants. It is the operation itself if rules depend on regions, symbols or unhashable values.
         """
         operation = self.operation
         key = operation.name, *self.operands, None, *self.results, *operation.attributes.items()
@@ -66,16 +66,16 @@ class Subject:
 
     @property
     def operand(self) -> Facts:
-        """The first operand."""
+        """The facts about the first operand."""
         return self.operands[0]
 
     @property
     def result(self) -> Facts:
-        """The first result."""
+        """The facts about the first result."""
         return self.results[0]
 
     def fail(self, rule: str, message: str, *values: Any) -> NoReturn:
-        """Raises the error of a broken rule; `values` are put into the message."""
+        """Raises Broken for a rule; `values` are inserted into the message."""
         shown = [
             list(v) if isinstance(v, tuple) else type_text(v) if isinstance(v, mlir.Type) else v
             for v in values
@@ -83,25 +83,25 @@ class Subject:
         raise Broken(f"{self.name}_{rule}" if rule else self.name, message.format(*shown))
 
     def need(self, true: object, rule: str, message: str, *values: Any) -> None:
-        """Raises for a rule that does not hold; the message is formatted only then."""
+        """Raises Broken if a rule does not hold; the message is formatted only then."""
         if not true:
             self.fail(rule, message, *values)
 
-    # ---- Attributes; the declaration has checked their kinds before
+    # ---- Attributes, whose kinds the check of the declaration has checked before
 
     def attribute(self, name: str, default: Any = None) -> Any:
         """An attribute of the operation by name, or the default."""
         return self.operation.attributes.get(name, default)
 
     def flag(self, name: str) -> bool:
-        """Whether an attribute is true or a unit."""
+        """Whether an attribute is true or unit."""
         return self.operation.attributes.get(name) in (True, mlir.UNIT)
 
-    # ---- By names of the record
+    # ---- Values by their names in the record
 
     def values(self, name: str) -> list[Facts]:
-        """The values of an operand or a result, all of a variadic one. `result1` is the second result,
-        `results` are all.
+        """The facts about the values of an operand or a result; a variadic one has several. `result1` is the
+        second result, `results` are all.
         """
         if not self.named:
             self.named = {f"result{i or ''}": [facts] for i, facts in enumerate(self.results)}
@@ -130,11 +130,11 @@ class Subject:
         return None
 
     def types_are(self, rule: str, what: str, found: list[Facts], wanted: Sequence[mlir.Type]) -> None:
-        """The types must be exactly these, one by one."""
-        self.need(len(found) == len(wanted), rule, "{} {}, found {}", len(wanted), what, len(found))
+        """Checks that types are exactly these, one by one."""
+        self.need(len(found) == len(wanted), rule, "wanted {} {}, found {}", len(wanted), what, len(found))
         for facts, kind in zip(found, wanted, strict=True):
             same = facts.type is kind or facts.type == kind
-            self.need(same, rule, "{} of type {}, found {}", what, kind, facts)
+            self.need(same, rule, "{} must have the type {}, found {}", what, kind, facts)
 
     # ---- Regions
 
@@ -143,24 +143,24 @@ class Subject:
         return self.operation.regions[region].blocks[0]
 
     def parameters(self, region: int) -> list[Facts]:
-        """The facts of the arguments of a region's block."""
+        """The facts about the arguments of a region's block."""
         return self.types.each(self.block(region).arguments)
 
     def returned(self, region: int) -> list[Facts]:
-        """The facts of what a region's block returns."""
+        """The facts about the values that a region's block returns."""
         return self.types.each(self.block(region).terminator.operands)
 
     def returns_boolean(self, region: int, rule: str, what: str) -> None:
         """Requires that a region returns one tensor<i1>; `what` names the region in the message."""
         returned = self.returned(region)
         fit = len(returned) == 1 and returned[0].shape == () and returned[0].element == I1
-        self.need(fit, rule, "{} returns one tensor<i1>, found {}", what, ", ".join(map(str, returned)))
+        self.need(fit, rule, "{} must return one tensor<i1>, found {}", what, ", ".join(map(str, returned)))
 
-    # ---- What follows
+    # ---- Inferred types
 
     def follows(self, rules: str, extents: Sizes | None, element: Any = None, index: int = 0) -> None:
-        """A result must have these sizes, where a Bounded is a `?` with a bound, and this element type if
-        given. `rules`: the label for both, or one for sizes and one for the element type.
+        """Checks that a result has these sizes, where a Bounded is a `?` with a bound, and this element type
+        if given. `rules` is the label for both, or one for sizes and one for the element type.
         """
         written = self.results[index]
         element = written.element if element is None else element
@@ -171,4 +171,4 @@ class Subject:
         wanted = wanted if extents is None else with_sizes(wanted, extents)
         label, _, element_label = rules.partition(" ")
         label = element_label or label if right else label
-        self.fail(label, "{} follows as the type of a result, found {}", wanted, written)
+        self.fail(label, "the type of a result must be {}, found {}", wanted, written)

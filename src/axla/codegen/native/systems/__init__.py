@@ -15,7 +15,7 @@ module of the running system. Each module has
     void futex_wait(ptr, i32)           sleeps while the word at the address has the value; may wake early
     void futex_wait_briefly(ptr, i32)   for 10 ms at most
     void futex_wake(ptr, i64)           wakes so many of those that sleep there, or all
-    i32 thread_start(ptr, ptr)          runs a function of one pointer in a thread without signals; 0: it does
+    i32 thread_start(ptr, ptr)          runs a function of one pointer in a thread without signals; 0: done
     i64 thread_id()                     what Python calls threading.get_ident()
     void sleep(i32)                     sleeps for so many microseconds
     void yield()                        lets another thread have the core

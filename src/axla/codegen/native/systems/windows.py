@@ -1,4 +1,4 @@
-"""Windows on x86-64: functions of kernel32, KernelBase and the universal C runtime."""
+"""The functions of the glue for Windows on x86-64, by kernel32, KernelBase and the universal C runtime."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Pages:
             rights, old = c.c_uint32(_EXECUTE if code else _READ), c.c_uint32()
             place = c.c_void_p(self.address + start), c.c_size_t(end - start)
             if not _call("VirtualProtect", c.c_int, *place, rights, c.pointer(old)):
-                raise UnsupportedError("VirtualProtect refuses code")
+                raise UnsupportedError("VirtualProtect cannot protect code")
 
     def __del__(self) -> None:
         if self.address:
@@ -72,7 +72,7 @@ class Pages:
 
 def flush(start: int, size: int) -> None:
     """Makes code visible to the instruction cache, with `FlushInstructionCache`."""
-    own = c.c_void_p(-1)  # the process
+    own = c.c_void_p(-1)  # the pseudo handle of this process
     _call("FlushInstructionCache", c.c_int, own, c.c_void_p(start), c.c_size_t(size))
 
 
@@ -81,7 +81,7 @@ def at_fork(addresses: Sequence[int]) -> None:
 
 
 def emit(m: GlueModule) -> None:
-    """Emits what the glue needs of Windows: waiting on addresses, threads, clock, pages."""
+    """Emits the functions of the glue that depend on Windows: waiting on addresses, threads, clock, pages."""
     _FUNCTIONS.emit(m)
 
 
