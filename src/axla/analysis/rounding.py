@@ -7,7 +7,7 @@ from __future__ import annotations
 import numpy as np
 
 from axla.core.shape import Shape
-from axla.hlo import Add, Broadcast, Constant, Multiply, Reduce, Reverse, Subtract
+from axla.hlo import Broadcast, Constant, Multiply, Reduce, Reverse
 from axla.ir.clone import clone_module
 from axla.ir.graph import Computation, Instruction, Module
 from axla.ir.traverse import post_order
@@ -41,18 +41,11 @@ def is_approximate(inst: Instruction) -> bool:
         return True
     if inst.opcode in _OF_COMPLEX and any(array.dtype.is_complex for array in arrays):
         return True
-    if _is_step(inst) and any(_is_step(p) for o in inst.operands for p in o.operands):
-        return True  # Horner's rule, rounded once per step
     return inst.opcode in SUMS and any(
         one.opcode not in _EXACT and isinstance(one.shape, Shape) and one.shape.dtype.is_inexact
         for computation in inst.op.computations()
         for one in computation.instructions
     )
-
-
-def _is_step(inst: Instruction) -> bool:
-    """Whether it adds something to a product, or takes it from one."""
-    return isinstance(inst.op, Add | Subtract) and any(isinstance(o.op, Multiply) for o in inst.operands)
 
 
 def shaken(module: Module, seed: int) -> Module:

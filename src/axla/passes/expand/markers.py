@@ -17,19 +17,15 @@ def marker_removal(module: Module) -> None:
 
 
 def _unmarked(inst: Instruction[CustomCall]) -> Instruction | None:
-    """The operand of a marker, or a copy of the operand if the computation has control edges."""
+    """The operand of a marker, or a copy of the operand if the computation has control edges. Raises
+    UnsupportedError if operand and result have different shapes: a whole array and its parts, which needs
+    several devices.
+    """
     if inst.op.custom_call_target not in MARKERS or len(inst.operands) != 1:
         return None
-    check_marker(inst)
-    return Copy()(*inst.operands) if inst.computation.has_control_edges else inst.operands[0]
-
-
-def check_marker(inst: Instruction) -> None:
-    """Raises UnsupportedError for a marker whose operand and result have different shapes: a whole array and
-    its parts, which needs several devices.
-    """
     if inst.operands[0].shape.logical is not inst.shape.logical:
         raise UnsupportedError(
             f"{inst!r} converts between a whole array and its parts; set num_partitions of axla.compile "
             "to the number of devices"
         )
+    return Copy()(*inst.operands) if inst.computation.has_control_edges else inst.operands[0]
