@@ -5,29 +5,26 @@ their operand.
 from __future__ import annotations
 
 from axla.core.errors import UnsupportedError
-from axla.hlo import CustomCall
+from axla.hlo import Copy, CustomCall
 from axla.interpreter.custom_calls import MARKERS
 from axla.ir.graph import Instruction, Module
+from axla.passes.expand.expander import expand
 
 
 def marker_removal(module: Module) -> None:
     """Removes custom calls that mean nothing on one device."""
-    for computation in module.computations:
-        for inst in list(computation.instructions):
-            op = inst.op
-            if isinstance(op, CustomCall) and op.custom_call_target in MARKERS and len(inst.operands) == 1:
-                operand = inst.operands[0]
-                check_marker(inst)
-                computation.replace(inst, operand)
-                computation.remove(inst)
+    expand(module, "marker-removal", {CustomCall: _unmarked})
 
 
-def check_marker(inst: Instruction) -> None:
-    """Raises UnsupportedError for a boundary between a whole array and its parts, where there is one
-    device.
+def _unmarked(inst: Instruction[CustomCall]) -> Instruction | None:
+    """The operand of a marker, or a copy that keeps its control edges. Raises UnsupportedError for a boundary
+    between a whole array and its parts, where there is one device.
     """
+    if inst.op.custom_call_target not in MARKERS or len(inst.operands) != 1:
+        return None
     if inst.operands[0].shape.logical is not inst.shape.logical:
         raise UnsupportedError(
             f"{inst!r} has on one side parts of the operands of the other; num_partitions of axla.compile "
             "says on how many devices they are"
         )
+    return Copy()(*inst.operands) if inst.computation.has_control_edges else inst.operands[0]
