@@ -49,11 +49,11 @@ def emit_collective(entry: ValuePlaces, step: CollectiveStep) -> None:
     each = [[s] for s in shapes] if len(step.folds) == len(shapes) else [shapes]
     folds = [_fold(entry, *fold) for fold in zip(step.folds, each, strict=False)]
     symbols = [f.glob(kernel.symbols[0]) for kernel in folds]
-    # Behind the kernels: room for the addresses of one call.
-    room = [f.null()] * (len(step.results) - len(symbols) + 3 * len(step.results))
+    # Behind the kernels: addresses for the addresses of one call.
+    addresses = [f.null()] * (len(step.results) - len(symbols) + 3 * len(step.results))
     # Others read the lists of one in two halves, which has its rendezvous to itself, until it is done.
     own = 5 + 2 * step.rendezvous_keys[0] if step.rendezvous_keys and (step.starts or step.begun) else 1
-    lists = (operands, own), (results, own + 1), ([*symbols, *room], 4)
+    lists = (operands, own), (results, own + 1), ([*symbols, *addresses], 4)
     code = f.call_pointer(
         "i32", entry.function(step.function), f.params["frame"], f.data(description(entry, step, folds)),
         *(entry.pointers(values, slot) for values, slot in lists),

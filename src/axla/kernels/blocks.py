@@ -170,13 +170,13 @@ def _cost(spec: GemmSpec, cut: BlockCut) -> float:
     adds, reads = rows * columns, rows + columns
     if cut.method == "warps":
         adds, reads = rows * columns / 64, (rows + columns) / SQUARE
-    turns = sum(math.ceil(side.vectors / cut.threads) for side in (cut.lhs, cut.rhs))
+    rounds = sum(math.ceil(side.vectors / cut.threads) for side in (cut.lhs, cut.rhs))
     last = 8 * (cut.groups + 2) * math.ceil(cut.rows * cut.columns / cut.threads)
     steps = slices * cut.depth / cut.groups
-    alone = steps * (adds + reads / 2 + 4) + slices * (8 * turns + 40) + last
+    alone = steps * (adds + reads / 2 + 4) + slices * (8 * rounds + 40) + last
     # Of 16 bytes that each thread of a warp reads, local memory gives 128 in the time of four instructions.
     words = spec.accumulator.itemsize / 4
-    together = steps * max(adds, 4 * reads) * words + slices * 8 * turns + last
+    together = steps * max(adds, 4 * reads) * words + slices * 8 * rounds + last
     # Lines of a slice that are shorter than what is moved together cost as much.
     moved = 0
     for side in (cut.lhs, cut.rhs):

@@ -16,7 +16,7 @@ from axla.kernels.plan import KernelTask, Phase, Plan, Space, fitting, widest
 from axla.kernels.reduce import Reducing
 from axla.target.machine import Limits, Target, aligned
 
-STRETCH = 8
+CHUNK = 8
 """Elements that a thread has at most, one behind the other: registers hold them."""
 PIECE = 8192
 """Elements of a piece of a line at least, where a thread scans it alone."""
@@ -69,14 +69,14 @@ def scan_geometry(inst: Instruction) -> ScanGeometry | None:
 @dataclass(frozen=True, slots=True)
 class ScanCut:
     """How thread blocks scan lines. A block has tiles of `rows` x `size` x `columns` elements; each thread
-    has a stretch of a line, a `team` of threads a whole line. Lines have `pieces` of `piece` elements (the
+    has a chunk of a line, a `team` of threads a whole line. Lines have `pieces` of `piece` elements (the
     last has the remainder), each in one tile, or in consecutive tiles.
     """
 
     rows: int
     columns: int
     team: int
-    stretch: int
+    chunk: int
     pieces: int
     piece: int
 
@@ -88,7 +88,7 @@ class ScanCut:
     @property
     def size(self) -> int:
         """Elements of a line in a tile."""
-        return self.team * self.stretch
+        return self.team * self.chunk
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +147,7 @@ class ScanKind(Kind):
         if target.threads == 1:
             return self._alone(task, geometry, held.itemsize, target)
         # A tile has a place for each element, one more per thread, and what the threads have, twice.
-        most = fitting(target.threads, target.local_bytes // ((STRETCH + 3) * held.itemsize))
+        most = fitting(target.threads, target.local_bytes // ((CHUNK + 3) * held.itemsize))
         first = _cut(geometry, geometry.length, most, target.limits)
         cuts, symbols, scratch = [first], [task.name], 0
         if first.pieces > 1:
@@ -205,17 +205,17 @@ def _cut(g: ScanGeometry, length: int, most: int, limits: Limits, *, whole: bool
     In pieces, every element is read twice, so they are used only for lines that would leave most of a device
     idle.
     """
-    stretch = min(STRETCH, _power(length))
+    chunk = min(CHUNK, _power(length))
     columns = min(limits.turned_block, most, _power(g.inner))
-    team = min(most // columns, _power(-(-length // stretch)))
+    team = min(most // columns, _power(-(-length // chunk)))
     rows = min(most // columns // team, _power(g.outer))
-    found = ScanCut(rows, columns, team, stretch, 1, length)
+    found = ScanCut(rows, columns, team, chunk, 1, length)
     tiles = -(-length // found.size)
     pieces = min(limits.busy_blocks // _blocks(g, found), tiles // 2)
     if whole or pieces < 4:
         return found
     piece = -(-tiles // pieces) * found.size
-    return ScanCut(rows, columns, team, stretch, -(-length // piece), piece)
+    return ScanCut(rows, columns, team, chunk, -(-length // piece), piece)
 
 
 def _blocks(g: ScanGeometry, cut: ScanCut) -> int:

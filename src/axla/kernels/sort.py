@@ -185,8 +185,8 @@ def _by_blocks(plan: SortPlan, name: str, target: Target) -> SortPlan:
     """The plan for thread blocks: one phase sorts tiles, each further one merges pairs of runs."""
     held = plan.key.dtype.itemsize if plan.key else sum(dtype.itemsize for dtype in plan.dtypes)
     slots = 1 << (plan.length - 1).bit_length() + (plan.lines - 1).bit_length()
-    room = fitting(SLOTS * target.threads, LOCAL_BYTES // (held + 4))
-    found = replace(plan, tile=max(2, min(room, slots)))
+    most_slots = fitting(SLOTS * target.threads, LOCAL_BYTES // (held + 4))
+    found = replace(plan, tile=max(2, min(most_slots, slots)))
     count = -(-plan.lines // (found.tile // found.row)) * found.tiles
     threads = min(target.threads, found.tile // 2)
     phases = tuple(Phase(f"{name}_{number}", count, 1, True, threads) for number in range(found.passes + 1))
@@ -266,8 +266,8 @@ def _same_function(a: Instruction, b: Instruction) -> int | None:
 class TopKPlan(Plan):
     """The `k` first of each of `lines` lines of `length` elements, `per_piece` lines for each heap.
 
-    Where thread blocks select, each has room for `tile` candidates in local memory. A line has `pieces`, from
-    which the first phase selects; the second selects from the results.
+    Where thread blocks select, each has slots for `tile` candidates in local memory. A line has `pieces`,
+    from which the first phase selects; the second selects from the results.
     """
 
     lines: int
@@ -306,7 +306,7 @@ class TopKKind(HeroKind):
         lines, length = prod(shape.dims[:-1]), shape.dims[-1]
         tile = min(LOCAL_BYTES // 8, 2 << (length - 1).bit_length()) if length else 0
         if target.threads > 1 and lines and 0 < 2 * op.k <= tile:
-            # Behind the best there is room for what all threads add at once.
+            # After the best elements there are slots for those that all threads add at once.
             threads = fitting(target.threads, min(tile // 4, length))
             pieces = max(1, min(target.limits.parts // lines, length // (32 * threads), length // (8 * op.k)))
             first = (Phase(f"{task.name}_pieces", lines * pieces, 1, True, threads),) * (pieces > 1)

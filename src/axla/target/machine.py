@@ -31,7 +31,7 @@ class Caches:
     l2: int = 1 << 20
 
 
-MOST_STRETCH = 8  # elements; of the smallest, 16 bytes would be longer code than they are worth
+MOST_ACCESS = 8  # elements; of the smallest, 16 bytes would be longer code than they are worth
 ALIGNMENT = 64  # one cache line, and what the widest vector store (AVX-512) needs
 
 
@@ -170,12 +170,12 @@ class Target:
         most = min(self.max_lanes, self.most_elements // 2 if widest.is_complex else self.most_elements)
         return max(1, min(most, self.vector_bytes * 8 // width))
 
-    def stretch(self, widest: DType) -> int:
+    def access_lanes(self, widest: DType) -> int:
         """How many elements beside each other a thread of a loop takes at once: lanes, and more where threads
         share a step.
         """
         width = max(widest.bits, 32) if widest.is_inexact else max(widest.bits, 8)
-        return max(self.lanes(widest), min(MOST_STRETCH, self.access_bytes * 8 // width))
+        return max(self.lanes(widest), min(MOST_ACCESS, self.access_bytes * 8 // width))
 
 
 @dataclass(frozen=True, slots=True, eq=False)  # Target says what is equal, and hashes it fast
