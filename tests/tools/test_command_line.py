@@ -166,7 +166,7 @@ def test_every_instruction_of_one_device_only(tmp_path, capsys):
     given = ["run", str(tmp_path / "f.hlo"), "--reference=interpreter", "--compare-every-instruction"]
     assert command.main(given) == 1
     out, err = capsys.readouterr()
-    assert "the program is for several devices" in err and not out
+    assert "wanted a program for one device" in err and not out
 
 
 def test_check_agrees(file, capsys):

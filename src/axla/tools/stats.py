@@ -47,7 +47,7 @@ class MemoryUse:
 
 
 def cost_analysis(module: Module) -> dict[str, float]:
-    """The cost of a run under XLA's keys."""
+    """The cost of a run of a module, by XLA's keys."""
     found: Cost = cost(module)
     return {
         "flops": float(found.operations), "transcendentals": float(found.transcendentals),

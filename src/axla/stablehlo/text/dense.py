@@ -29,7 +29,7 @@ _STRING = ascii_regex(STRING)
 
 
 class BadElements(ValueError):
-    """Raised for elements that do not fit their type."""
+    """The elements of a dense attribute do not fit its type."""
 
 
 def decode(payload: str, element: mlir.Type, shape: tuple[int, ...]) -> np.ndarray:
