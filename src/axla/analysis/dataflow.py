@@ -70,9 +70,9 @@ class CopyPlace(enum.IntEnum):
 
 @dataclass(slots=True, eq=False)
 class Edge:
-    """A conceptual copy of `source` to `target`. A real copy would be made of leaf `leaf` of an operand of
-    `at` (number `operand`) or, if `operand` is -1, of a root: of the body if `at` is a loop, else `at` is the
-    root itself.
+    """A conceptual copy of `source` to `target`. If it becomes a real copy, leaf `leaf` is copied of operand
+    number `operand` of `at`. If `operand` is -1, it is copied of a root: that of the body if `at` is a loop,
+    else `at` itself.
     """
 
     place: CopyPlace

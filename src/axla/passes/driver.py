@@ -163,7 +163,7 @@ class _Runner:
             return "disabled"
         only = self.flags.enable_hlo_passes_only
         if only and step.name not in only and not step.required:
-            return "not among those enabled"
+            return "it is not among the enabled passes"
         return None
 
     def run_pass(self, step: Pass, number: int, group: str) -> None:
@@ -215,7 +215,7 @@ class _Runner:
         found = dict(step.options)
         if asks_for_target(step.function):
             if self.target is None and needs_target(step.function):
-                message = f"pass '{step.name}' asks about a machine: driver.run wants a target"
+                message = f"pass '{step.name}' needs a target, but driver.run got none"
                 raise errors.InvalidArgument(message)
             found["target"] = self.target
         return found

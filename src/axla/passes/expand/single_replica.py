@@ -161,7 +161,7 @@ def _first(inst: Instruction) -> Instruction:
 def at_once(
     inst: Instruction, kind: type[Op], shape: AnyShape | None = None, extra: Extra | None = None
 ) -> Instruction:
-    """The synchronous collective, of class `kind`, that a start instruction begins."""
+    """Adds the synchronous collective of class `kind` that corresponds to a start instruction."""
     names = {field.name for field in fields(kind)}
     given = {field.name: getattr(inst.op, field.name) for field in fields(inst.op) if field.name in names}
     if shape is not None:

@@ -398,12 +398,12 @@ class _Planner:
     def why_not_merge(self, one: FusionCluster, other: FusionCluster) -> str | None:
         members = len(one.members) + sum(1 for m in other.members if m not in one.members)
         if members > self.limits.members:
-            return f"more than {self.limits.members} instructions"
+            return f"together they have more than {self.limits.members} instructions"
         operands = dict.fromkeys((*one.operands, *other.operands))
         if len(operands) > self.limits.operands:
-            return f"more than {self.limits.operands} operands"
+            return f"together they have more than {self.limits.operands} operands"
         if len(one.roots) + len(other.roots) > self.limits.roots:
-            return f"more than {self.limits.roots} results"
+            return f"together they have more than {self.limits.roots} results"
         if max(one.last, other.last) - min(one.first, other.first) > SPAN:
             return "the kernels are too far apart in the order"
         for here, there in ((one, other), (other, one)):

@@ -106,7 +106,7 @@ def _take_out(kernel: _Kernel, numbers: Sequence[int]) -> None:
     for number in numbers:
         inside = kernel.constants[number]
         operands.append(fusion.computation.add(Constant(inside.shape, kernel.literal(number))))
-        if inside in body.instructions:  # False if another fusion of the group has the same computation
+        if inside in body.instructions:  # False if a fusion with the same computation came before
             place = len(operands) - 1
             body.replace(inside, body.add(Parameter(inside.shape, place), name=f"param_{place}"))
             body.remove(inside)
