@@ -94,7 +94,7 @@ def _written(computation: Computation) -> int:
 
 def _check(program: Program, step: Step, target: Target) -> None:
     """Checks that registers can hold a register step's values, and that a custom call has the right callee:
-    the verifier of programs cannot know these.
+    the verifier of programs cannot check these.
     """
     if isinstance(step, RegisterStep):
         root = step.computation.root

@@ -272,7 +272,7 @@ class _Runner:
         timing.after = instruction_count(self.module)
 
     def report(self) -> None:
-        """Prints timings and the use of fuel to standard error, if the flags ask for them."""
+        """Prints timings and the use of fuel to standard error, if the flags enable that."""
         out = sys.stderr
         if self.flags.timings:
             total = sum(t.seconds for t in self.timings.values())

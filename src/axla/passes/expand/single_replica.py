@@ -222,7 +222,7 @@ def _numbers_widened(inst: Instruction[hlo.RaggedAllToAll]) -> Instruction | Non
 
 
 def _in_s64(x: Instruction) -> Instruction:
-    """Numbers limited to the largest s64."""
+    """The numbers `x`, limited to the largest s64 if they are u64."""
     shape = shape_of(x)
     return hlo.Minimum()(x, full(x.computation, shape, (1 << 63) - 1)) if shape.dtype is U64 else x
 

@@ -68,7 +68,7 @@ def _alike(module: Module) -> Iterator[Sequence[_Kernel]]:
 
 
 def _may_move(constant: Instruction) -> bool:
-    """Whether a kernel is as fast, and rounds alike, if it reads this constant from memory."""
+    """Whether a kernel is as fast, and rounds in the same way, if it reads this constant from memory."""
     if constant is constant.computation.root or not constant.shape.is_array:
         return False
     pending = [(constant, user) for user in constant.users]
