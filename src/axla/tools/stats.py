@@ -25,7 +25,7 @@ from axla.tools.plugins import load_files
 from axla.tools.source import add_file, add_target, read_module, target_of
 from axla.tools.trial_options import add_load
 
-HEIGHT, WIDTH = 10, 72  # of a picture of characters
+HEIGHT, WIDTH = 10, 72  # of the text picture, in characters
 
 
 @dataclass(frozen=True, slots=True)

@@ -127,7 +127,8 @@ def test_shapes_that_are_none():
     refused(with_attribute(blob(1, b""), types=[F32, tensor(-5)]), "negative sizes")
     refused(with_attribute(blob(1, bytes(4)), types=[F32, tensor(-(2**63))]), "dense elements of the type")
     refused(
-        with_attribute(blob(1, bytes(4)), types=[(VHLO, varints(22)), tensor(2)]), "a tensor cannot have elements of"
+        with_attribute(blob(1, bytes(4)), types=[(VHLO, varints(22)), tensor(2)]),
+        "a tensor cannot have elements of",
     )
 
 
