@@ -105,8 +105,8 @@ class Listener:
         self, address: str, greet: Callable[[socket.socket], None], limits: ClientLimits,
         certificate: str = "", key: str = "", guarded: bool = False, note: Callable[..., None] = print,
     ) -> None:  # fmt: skip
-        """`greet` gets a socket for each client. `guarded` is whether clients must present a token.
-        `note(event, **facts)` writes to the log.
+        """Begins to listen at an address. `greet` gets a socket for each client. `guarded` is whether clients
+        must present a token. `note(event, **facts)` writes to the log.
         """
         host, _, port = address.rpartition(":")
         if not port.isdigit() or not host:

@@ -201,7 +201,7 @@ class SocketTransport(Transport):
                 if len(buffer) >= end:
                     body = bytes(memoryview(buffer)[HEADER.size : end])
                     del buffer[:end]
-                    self._is_bulk = kind in (PIECE, CREDIT)  # others may sleep in between
+                    self._is_bulk = kind in (PIECE, CREDIT)  # no polling between pieces
                     return call, kind, body
             try:
                 left = None if late is None else max(0.0, late - time.monotonic())
