@@ -425,7 +425,7 @@ def test_messages_that_break_off_over_grpc_are_logged(tmp_path):
             until(lambda before=before: len(lines(process, event="stream")) > before)
             link.close()
         found = [line["message"] for line in lines(process, event="stream")]
-        assert "a message says 9 bytes, and has 4" in found[0] and "more than" in found[1]
+        assert "a header says 9 bytes, found 4" in found[0] and "more than" in found[1]
 
 
 def test_clients_that_go_while_arrays_come_over_grpc_leave_no_window(tmp_path):

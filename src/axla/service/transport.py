@@ -275,7 +275,7 @@ class SocketTransport(Transport):
         """Sends a complete message that came from another transport."""
         size, call, kind = HEADER.unpack_from(data)
         if size != len(data) - HEADER.size:
-            raise BadMessage(f"service: a message says {size} bytes, and has {len(data) - HEADER.size}")
+            raise BadMessage(f"service: a header says {size} bytes, found {len(data) - HEADER.size}")
         body = memoryview(data)[HEADER.size :]
         if kind == PIECE and size >= _PIECE.size and self._mine is not None:
             slot, part = body[0], super()._found(0, 0, body)
