@@ -73,14 +73,13 @@ class Case:
     def unstable(self) -> list[np.ndarray]:
         """Which elements of each result hang on rounding."""
         arrays = [a for c in self.module.computations for i in c.instructions for a in i.shape.arrays()]
-        short = any(
-            a.dtype.is_float and a.dtype.bits <= 8 for a in arrays
-        )  # few numbers: most shakes give the same
+        # Of few numbers most shakes give the same; complex functions may be at a branch cut.
+        many = any(a.dtype.is_complex or (a.dtype.is_float and a.dtype.bits <= 8) for a in arrays)
 
         def found(module: Module) -> list[np.ndarray]:
             return self.run(axla.compile(module, backend="interpreter"), self.inputs)[0]
 
-        shaken = unstable(self.module, self.wanted[0], found, shakes=16 if short else SHAKES)
+        shaken = unstable(self.module, self.wanted[0], found, shakes=16 if many else SHAKES)
         wide = widened(self.module)
         other = unstable(self.module, self.wanted[0], lambda _: found(wide), shakes=1)
         return [a | b for a, b in zip(shaken, other, strict=True)]
@@ -190,7 +189,10 @@ def _graft(draft: Draft) -> None:
     for _ in range(6):
         if motifs.attempt(draft.entry, motifs.graft):
             break
-    motifs.make(draft, draft.draw.choice((0, 0, 0, 1, 2)), [motifs.pointwise, motifs.graft])
+    motifs.make(
+        draft, draft.draw.choice((0, 0, 0, 1, 2)),
+        [motifs.pointwise, motifs.graft, motifs.identity, motifs.undone],
+    )  # fmt: skip
 
 
 def _loops(draft: Draft) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 import numpy as np
 
 from axla.core.shape import Shape
-from axla.hlo import Broadcast, Constant, Multiply, Reduce, Reverse
+from axla.hlo import Add, Broadcast, Constant, Multiply, Reduce, Reverse, Subtract
 from axla.ir.clone import clone_module
 from axla.ir.graph import Computation, Instruction, Module
 from axla.ir.traverse import post_order
@@ -39,11 +39,18 @@ def is_approximate(inst: Instruction) -> bool:
         return True
     if inst.opcode in _OF_COMPLEX and any(array.dtype.is_complex for array in arrays):
         return True
+    if _is_step(inst) and any(_is_step(p) for o in inst.operands for p in o.operands):
+        return True  # Horner's rule, rounded once per step
     return inst.opcode in SUMS and any(
         one.opcode not in _EXACT and isinstance(one.shape, Shape) and one.shape.dtype.is_inexact
         for computation in inst.op.computations()
         for one in computation.instructions
     )
+
+
+def _is_step(inst: Instruction) -> bool:
+    """Whether it adds something to a product, or takes it from one."""
+    return isinstance(inst.op, Add | Subtract) and any(isinstance(o.op, Multiply) for o in inst.operands)
 
 
 def shaken(module: Module, seed: int) -> Module:
@@ -82,6 +89,8 @@ def _factor(computation: Computation, value: Instruction, rng: np.random.Generat
     if shape.size > MOST_FACTORS:
         along = (max(along, key=lambda k: shape.dims[k]),)
     steps = rng.integers(low, high, [shape.dims[k] for k in along])
+    if shape.dtype.is_complex:  # turned, too: it may be at a branch cut
+        steps = steps + 1j * rng.integers(low, high, steps.shape)
     numbers = (1 + float(real.finfo.eps) * steps).astype(shape.dtype.numpy)
     return computation.add(
         Broadcast(shape, along), [computation.add(Constant.of(numbers, shape.dtype))], shape

@@ -13,7 +13,7 @@ from axla.hlo import CustomCall
 from axla.ir.clone import clone_module
 from axla.ir.graph import Module
 from axla.ir.verify import verify, verify_graph, verify_meaning
-from axla.passes.simplify.annotations import marker_removal
+from axla.passes.expand.markers import marker_removal
 
 
 def sized(module: Module, options: CompileOptions) -> Module:

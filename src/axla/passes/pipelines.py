@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from axla.passes.expand import effects
+from axla.passes.expand import effects, markers
 from axla.passes.expand.expanders import EXPANDERS
 from axla.passes.fuse import fuse, shared
 from axla.passes.layout import (
@@ -18,7 +18,6 @@ from axla.passes.layout import (
 from axla.passes.schedule import copies, double_buffer, order
 from axla.passes.simplify import algsimp as rules
 from axla.passes.simplify import (
-    annotations,
     conditionals,
     dedup,
     excess_precision,
@@ -48,7 +47,7 @@ flatten_call_graph = Pass(
     "flatten-call-graph", inline.flatten_call_graph, required="each call has buffers of its own"
 )
 marker_removal = Pass(
-    "marker-removal", annotations.marker_removal, required="no library has these custom calls",
+    "marker-removal", markers.marker_removal, required="no library has these custom calls",
     ops=_CUSTOM_CALLS,
 )  # fmt: skip
 computation_deduplicator = Pass("computation-deduplicator", dedup.computation_deduplicator)

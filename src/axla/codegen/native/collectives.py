@@ -1,4 +1,4 @@
-"""Collectives within one process, emitted.
+"""Emits collectives within one process.
 
 The members of a group use one *rendezvous*, round after round. A member that starts a collective puts the
 addresses of its operands and results into its slot, and does not wait. A member that ends it waits until all
@@ -91,8 +91,8 @@ class PartKind(IntEnum):
     FOLD = 0  # reduces its share of the elements, for all members
     FOLD_OWN = 1  # reduces its part of the elements, for itself
     GATHER = 2  # copies the blocks of all members, row by row
-    EXCHANGE = 3  # copies from each member the block for this one, row by row
-    EXCHANGE_OPERANDS = 4  # copies from each member the operand for this one
+    EXCHANGE = 3  # copies each member's block for this member, row by row
+    EXCHANGE_OPERANDS = 4  # copies each member's operand for this member
     TAKE = 5  # copies the operands of its source
     TAKE_DYNAMIC = 6  # copies operands from the roots in its last operand
     FOLD_ROOT = 7  # reduces everything, at the roots

@@ -1,4 +1,4 @@
-"""Calls of handlers of XLA's typed FFI, emitted, and the API functions that handlers call.
+"""Emits calls of handlers of XLA's typed FFI, and the API functions that handlers call.
 
 A handler takes a call frame. The runtime prepares one for each call site of a program, once, as bytes:
 `ffi_call` copies them to the stack, writes the addresses of the run's arrays into the copy, and calls the

@@ -1,4 +1,4 @@
-"""The caching allocator, emitted: 64-byte-aligned blocks in size classes, which are cached when freed.
+"""Emits the caching allocator: 64-byte-aligned blocks in size classes, which are cached when freed.
 
 Fresh pages cost 2-3 times the work of an elementwise kernel that fills them, so reuse matters more than fit.
 There are eight size classes for each power of two, so at most an eighth is wasted. Free blocks form a list

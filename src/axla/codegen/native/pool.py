@@ -1,4 +1,4 @@
-"""Thread pools, emitted: `parallel_for`.
+"""Emits the thread pools and `parallel_for`.
 
 A parallel loop takes the first free pool. The caller takes part: caller and workers claim ranges by an atomic
 add, so the caller finishes alone when the other cores are busy elsewhere. Threads are shared fairly: while n

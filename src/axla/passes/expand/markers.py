@@ -5,21 +5,23 @@ their operand.
 from __future__ import annotations
 
 from axla.core.errors import UnsupportedError
-from axla.hlo import CustomCall
+from axla.hlo import Copy, CustomCall
 from axla.interpreter.custom_calls import MARKERS
 from axla.ir.graph import Instruction, Module
+from axla.passes.expand.expander import expand
 
 
 def marker_removal(module: Module) -> None:
     """Removes custom calls that mean nothing on one device."""
-    for computation in module.computations:
-        for inst in list(computation.instructions):
-            op = inst.op
-            if isinstance(op, CustomCall) and op.custom_call_target in MARKERS and len(inst.operands) == 1:
-                operand = inst.operands[0]
-                check_marker(inst)
-                computation.replace(inst, operand)
-                computation.remove(inst)
+    expand(module, "marker-removal", {CustomCall: _unmarked})
+
+
+def _unmarked(inst: Instruction[CustomCall]) -> Instruction | None:
+    """The operand of a marker, or a copy that keeps its control edges."""
+    if inst.op.custom_call_target not in MARKERS or len(inst.operands) != 1:
+        return None
+    check_marker(inst)
+    return Copy()(*inst.operands) if inst.computation.has_control_edges else inst.operands[0]
 
 
 def check_marker(inst: Instruction) -> None:
