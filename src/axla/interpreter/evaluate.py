@@ -128,7 +128,7 @@ class Interpreter:
         clock: StepTimer | None = None,
     ):
         self.clock = clock
-        self.process = process  # the process of several that it runs for
+        self.process = process  # the process that it runs, if there are several
         self.step_limit = float("inf") if step_limit is None else step_limit
         self.stop_at = float("inf") if deadline is None else time.monotonic() + deadline
         self.deadline = deadline

@@ -83,7 +83,7 @@ class Transport:
 
     def give(self, call: int, data: np.ndarray, wait: Callable[[Callable[[], object]], None]) -> None:
         """Sends the bytes of an array in pieces, for a call. `wait(until)` must return when `until()` is
-        true, which credits from the other side cause.
+        true; credits from the other side make it true.
         """
         for at in range(0, data.size, PIECE_BYTES):
             part = data[at : at + PIECE_BYTES]
@@ -164,7 +164,7 @@ class SocketTransport(Transport):
         one.
         """
         data, here = whole(call, kind, *body), threading.get_ident()
-        if self._sender == here:  # `stuck` read a message and answers it at once
+        if self._sender == here:  # `stuck` read a message, and now answers it
             self._later.append(data)
             return
         with self._sending:

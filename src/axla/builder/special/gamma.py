@@ -1,5 +1,5 @@
-"""The regularized incomplete gamma functions, P(a, x) and Q(a, x) = 1 - P(a, x), and the derivatives of P by
-a.
+"""The regularized incomplete gamma functions, P(a, x) and Q(a, x) = 1 - P(a, x), and the derivatives of P
+with respect to a.
 
 Three methods: the power series of P for x below a; Legendre's continued fraction of Q above; for large a, the
 uniform expansion of N. M. Temme (DLMF 8.12), whose cost does not grow with a. Their common factor, x^a
@@ -260,8 +260,8 @@ def IgammaGradA(a: XlaOp, x: XlaOp) -> XlaOp:
 
 @floats
 def RandomGammaGrad(a: XlaOp, x: XlaOp) -> XlaOp:
-    """The derivative of a sample x of the gamma distribution by its parameter a: -(dP/da) / (dP/dx). It is
-    finite also where both derivatives underflow to 0.
+    """The derivative of a sample x of the gamma distribution with respect to its parameter a: -(dP/da) /
+    (dP/dx). It is finite also where both derivatives underflow to 0.
     """
 
     def weights(a: XlaOp, x: XlaOp) -> tuple[XlaOp, XlaOp]:
