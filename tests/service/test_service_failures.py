@@ -166,7 +166,9 @@ def test_signals_end_the_server_at_the_second_at_once(tmp_path):
 
 
 def test_a_backend_that_does_not_run_here_ends_the_server(tmp_path):
-    said = pytest.raises(RuntimeError, match="processes do not start: axla serve: the backend opencl does not")
+    said = pytest.raises(
+        RuntimeError, match="processes do not start: axla serve: the backend opencl does not"
+    )
     with said, started(tmp_path, "--backend=opencl", AXLA_OPENCL="/nowhere") as process:
         process.wait(60)
         raise RuntimeError(process.text())
