@@ -219,7 +219,7 @@ def _start(value: LiveArray) -> int:
 
 
 def _in_the_way(value: LiveArray, values: list[LiveArray]) -> bool:
-    """Whether a value is live together with one of `values`, which are sorted by start and of which no two
+    """Whether a value is live together with one of `values`. These are sorted by start, and no two of them
     are live together.
     """
     at = bisect_left(values, value.start, key=_start)

@@ -101,8 +101,8 @@ def _literal(values: np.ndarray, inst: Instruction) -> Literal:
 
 
 def _is_marked_wrong(inst: Instruction) -> bool:
-    """Whether a product lacks the mark NEVER_NEGATIVE though its first operand is known never to be negative,
-    or has the mark though that is not known.
+    """Whether the mark NEVER_NEGATIVE of a product is wrong: it is missing though the first operand is known
+    never to be negative, or present though that is not known.
     """
     found = range_of(inst.operands[0])
     known = found is not None and found[0] >= 0 and shape_of(inst.operands[0]).dtype is S8
