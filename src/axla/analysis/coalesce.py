@@ -71,7 +71,7 @@ class Coalesced:
         return root_of(self.of[find(value)])
 
     def places(self) -> list[PlaceOf]:
-        """The memory of all values, sorted by the first definition in it."""
+        """All memory ranges, sorted by the first definition of a value in them."""
         found = dict.fromkeys(root_of(p) for p in self.of.values())
         return sorted(found, key=lambda p: (p.start, p.values[0].number))
 
