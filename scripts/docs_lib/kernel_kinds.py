@@ -19,9 +19,7 @@ order for each kernel; the first that matches is used. [Adding a kind](adding-a-
 
 def page(table: Callable[[Sequence[str], Sequence[Sequence[str]]], str]) -> str:
     """The page. What others registered is in it, too."""
-    return TOP + table(
-        ("kind", "hero", "description", "alone", "plan", "emitter"), list(map(row, kinds()))
-    )
+    return TOP + table(("kind", "hero", "description", "alone", "plan", "emitter"), list(map(row, kinds())))
 
 
 def row(kind: type[Kind]) -> tuple[str, ...]:

@@ -13,12 +13,12 @@ UNEXPLAINED = "not explained yet"
 KNOWN: list[tuple[str, str, str]] = [
     (
         "test_jit_lower_cost_analysis", "C API",
-        "the test is skipped if the version of the platform contains 'C API', which jaxlib writes for plugins",
+        "the test is skipped if the platform's version contains 'C API', which jaxlib writes for plugins",
     ),
     (
         "unreduced", "!= 1",
-        "results are correct; the test counts all-reduces, and the partitioner makes several: it does not keep "
-        "unreduced sums through additions, loops and updates",
+        "results are correct; the test counts all-reduces, and the partitioner makes several: it does not "
+        "keep unreduced sums through additions, loops and updates",
     ),
     (
         "testBufferDonationNotDonated", "",
