@@ -181,7 +181,7 @@ def changed(*changes: str) -> tuple[str, bytes]:
         (("lanes=", "lanes=1"), "does not have the plan"),
         (('kind="loop', 'kind="copy'), "does not have the plan"),
         ((" sine(", " cosine("), "is not named by what it computes"),
-        (("in_place=()", "in_place=((0, 0), (0, 1))"), "shares other memory than its kernel"),
+        (("in_place=()", "in_place=((0, 0), (0, 1))"), "share other memory than in its kernel"),
         (("number=0 size=4000 writable=false", "number=0 size=4000"), "parameter0"),
     ],
 )  # fmt: skip
@@ -242,8 +242,8 @@ def test_custom_calls_are_served_by_whom_the_text_says():
     assert bits(loaded(text, segment), [x]) == bits(axla.compile(module), [x])
     table = next(line for line in text.splitlines() if line.lstrip().startswith("table-function name"))
     for old, new, message in (
-        ("api=python", "api=axla", "function 0 is not of kind python"),
-        ("function=0", "function=1", "function 1 is not of kind python"),
+        ("api=python", "api=axla", "function 0 must have the calling convention python"),
+        ("function=0", "function=1", "function 1 must have the calling convention python"),
         ("function=0", "function=-1", "is not called so"),
         ("function name=loading_test_doubled api", "function name=another api", "is not called so"),
         (table, f"{table}\n{table}", "that no step calls"),
@@ -260,7 +260,7 @@ def test_a_call_takes_the_place_of_arrays_of_its_size_only():
     text, segment = text_of(axla.parse(call % "loading_test_longer"))
     aliased = text.replace(", where=", ", aliases=((0, 0)), where=")
     assert aliased != text
-    with pytest.raises(VerifyError, match="not arrays of one size"):
+    with pytest.raises(VerifyError, match="must be arrays of the same size"):
         load_program(aliased, segment, host_target())
 
 
@@ -276,7 +276,7 @@ def test_code_is_bounded_by_the_text():
         lines.append(f"          %r{n} = f32[64]{{0}} reverse(%{last}), dimensions={{0}}")
         lines.append(f"          {'ROOT ' * (n == 39)}%a{n} = f32[64]{{0}} add(%{last}, %r{n})")
         last = f"a{n}"
-    with pytest.raises(UnsupportedError, match="at 10000 places"):
+    with pytest.raises(UnsupportedError, match="more than 10000 places"):
         load_program(text.replace(root, "\n".join(lines)), segment, target)
 
     text = """

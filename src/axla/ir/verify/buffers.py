@@ -109,5 +109,5 @@ def _count(
         if place in writers:
             other = writers[place]
             what = f"a buffer of {place[0]!r} has more than one writer, {other!r} and {user!r}"
-            fail("buffer_writer", what)
+            fail("buffer_writer", f"{what}")
         writers[place] = user
