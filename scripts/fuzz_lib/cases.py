@@ -73,14 +73,13 @@ class Case:
     def unstable(self) -> list[np.ndarray]:
         """Which elements of each result hang on rounding."""
         arrays = [a for c in self.module.computations for i in c.instructions for a in i.shape.arrays()]
-        short = any(
-            a.dtype.is_float and a.dtype.bits <= 8 for a in arrays
-        )  # few numbers: most shakes give the same
+        # Of few numbers most shakes give the same; complex functions may be at a branch cut.
+        many = any(a.dtype.is_complex or (a.dtype.is_float and a.dtype.bits <= 8) for a in arrays)
 
         def found(module: Module) -> list[np.ndarray]:
             return self.run(axla.compile(module, backend="interpreter"), self.inputs)[0]
 
-        shaken = unstable(self.module, self.wanted[0], found, shakes=16 if short else SHAKES)
+        shaken = unstable(self.module, self.wanted[0], found, shakes=16 if many else SHAKES)
         wide = widened(self.module)
         other = unstable(self.module, self.wanted[0], lambda _: found(wide), shakes=1)
         return [a | b for a, b in zip(shaken, other, strict=True)]
@@ -190,7 +189,10 @@ def _graft(draft: Draft) -> None:
     for _ in range(6):
         if motifs.attempt(draft.entry, motifs.graft):
             break
-    motifs.make(draft, draft.draw.choice((0, 0, 0, 1, 2)), [motifs.pointwise, motifs.graft])
+    motifs.make(
+        draft, draft.draw.choice((0, 0, 0, 1, 2)),
+        [motifs.pointwise, motifs.graft, motifs.identity, motifs.undone],
+    )  # fmt: skip
 
 
 def _loops(draft: Draft) -> None:
@@ -366,14 +368,28 @@ def widened(module: Module) -> Module:
     return made
 
 
+def approximates(inst: Instruction) -> bool:
+    """Whether code may give other bits of its result: polynomials by Horner's rule are rounded once per
+    step.
+    """
+    steps = _is_step(inst) and any(_is_step(p) for o in inst.operands for p in o.operands)
+    return is_approximate(inst) or (steps and inst.shape.dtype.is_inexact)
+
+
+def _is_step(inst: Instruction) -> bool:
+    """Whether it adds something to a product, or takes it from one."""
+    adds = isinstance(inst.op, hlo.Add | hlo.Subtract)
+    return adds and any(isinstance(o.op, hlo.Multiply) for o in inst.operands)
+
+
 def is_rough(module: Module) -> bool:
-    return any(is_approximate(i) for c in module.computations for i in c.instructions)
+    return any(approximates(i) for c in module.computations for i in c.instructions)
 
 
 def is_summing(module: Module) -> bool:
     """Whether large numbers may meet in it, whose sum overflows in one order and not in another."""
     return any(
-        is_approximate(i) and (i.opcode in SUMS | APPROXIMATE)
+        approximates(i) and (i.opcode in SUMS | APPROXIMATE)
         for c in module.computations
         for i in c.instructions
     )
@@ -386,14 +402,14 @@ def rough_leaves(module: Module) -> list[bool]:
 
     def rough_computation(c: Any) -> bool:
         return any(
-            is_approximate(i) or any(map(rough_computation, i.op.computations())) for i in c.instructions
+            approximates(i) or any(map(rough_computation, i.op.computations())) for i in c.instructions
         )
 
     def rough(inst: Any) -> bool:
         for one in below(inst, done):
             known[one] = (
                 any(known[o] for o in one.operands)
-                or is_approximate(one)
+                or approximates(one)
                 or any(rough_computation(c) for c in one.op.computations())
             )
         return known[inst]

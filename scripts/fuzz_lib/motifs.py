@@ -111,18 +111,24 @@ NEUTRAL: dict[type[hlo.Op], tuple[float, ...]] = {
 
 
 def undone(s: Scope) -> None:
-    """An op, and its inverse after it."""
-    x = s.pick(lambda h: not h.dtype.is_pred)
+    """An op of two values, then its inverse, or any op, of what it gives and one of them."""
+    exact = s.draw.random() < 0.6
+    x = s.pick(lambda h: h.dtype.is_integer if exact else not h.dtype.is_pred)
     y = s.like(x.shape)
-    pairs = (
-        (hlo.Add, hlo.Subtract),
-        (hlo.Subtract, hlo.Add),
-        (hlo.Multiply, hlo.Divide),
-        (hlo.Divide, hlo.Multiply),
-    )
-    one, other = s.draw.choice(pairs)
+    if y is x:
+        y = s.fresh(x.shape)
+    one, other = s.draw.choice(INVERSES)
+    if s.draw.random() < 0.3:
+        other = s.draw.choice(INVERSES)[0]
     z = s.add(one(), x, y)
     s.add(other(), *s.draw.choice(((z, x), (z, y), (x, z), (y, z))))
+
+
+INVERSES = (
+    (hlo.Add, hlo.Subtract), (hlo.Subtract, hlo.Add), (hlo.Subtract, hlo.Subtract),
+    (hlo.Multiply, hlo.Divide), (hlo.Divide, hlo.Multiply),
+    (hlo.Maximum, hlo.Minimum), (hlo.Minimum, hlo.Maximum),
+)  # fmt: skip
 
 
 # Other places
@@ -648,8 +654,8 @@ def _carried_on(body: Scope, value: Instruction) -> Instruction:
         for _ in range(draw.randint(1, 3)):
             attempt(body, draw.choices(IN_BODIES, IN_WEIGHTS)[0])
         made = [v for v in body.values[before:] if v.shape is shape]
-        if made:
-            return draw.choice(made)
+        if made:  # what nobody uses would go
+            return draw.choice([v for v in made if not v.users] or made)
     return body.like(shape)
 
 
@@ -892,7 +898,7 @@ def attempt(s: Scope, motif: Motif) -> bool:
 
 
 MOTIFS: dict[Motif, float] = {
-    pointwise: 5, compared: 2, converted: 2.5, identity: 3, undone: 1, broadcast: 1.5, reshaped: 1,
+    pointwise: 5, compared: 2, converted: 2.5, identity: 3, undone: 2.5, broadcast: 1.5, reshaped: 1,
     transposed: 1.5,
     sliced: 1, padded: 1, reversed_: 0.6, concatenated: 1.5, part: 1, updated: 1.5, gathered: 0.8,
     scattered: 1,

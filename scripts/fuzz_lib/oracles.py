@@ -24,8 +24,9 @@ from axla.codegen.host import host_target, one_lane_target
 from axla.comparison import parameter_leaves
 from axla.core import flags
 from axla.core.errors import AxlaError, DeadlineExceeded, UnsupportedError
+from axla.core.shape import Shape
 from axla.ir.clone import clone_module
-from axla.ir.graph import Module
+from axla.ir.graph import Computation, Module
 from axla.passes import driver, rewrite
 from axla.passes.pipelines import CPU, PASSES
 from axla.passes.steps import flat
@@ -762,6 +763,20 @@ class Ahead(Oracle):
         return differs(case, ([np.array(a) for a in leaves], [[]]))
 
 
+def combines(computation: Computation) -> bool:
+    """Whether a computation of two scalars of one type, as reductions call, gives the same in any order."""
+    root, given = computation.root, computation.parameters
+    scalars = len(given) == 2 and all(
+        p.shape is root.shape and p.shape == Shape(root.shape.dtype) for p in given
+    )
+    if not scalars:
+        return True
+    return root.opcode in COMBINING and set(root.operands) == set(given)
+
+
+COMBINING = frozenset({"add", "multiply", "maximum", "minimum", "and", "or", "xor"})
+
+
 class Xla(Oracle):
     """XLA:CPU of jaxlib gives the same, for programs without what it has other rules for."""
 
@@ -798,6 +813,10 @@ class Xla(Oracle):
             i.opcode == "reduce" and not i.op.dimensions for c in module.computations for i in c.instructions
         ):
             raise Skip("XLA forgets where a reduction of nothing begins")
+        if not all(
+            combines(c) for m in module.computations for i in m.instructions for c in i.op.computations()
+        ):
+            raise Skip("what is combined first is open")
         module.set_config(aliases=(), entry_layout=None)
         try:
             executable = peers.xla_compile(

@@ -162,5 +162,5 @@ def test_registered_functions_lead_to_the_option(tmp_path):
 
 def test_python_does_not_load_what_a_linker_has_to_complete(tmp_path):
     axla.aot.compile(TEXT, out=tmp_path, name="calling", target="x86-64", externals=EXTERNALS)
-    with pytest.raises(UnsupportedError, match="calls myfunc, pair, which a linker has to put beside it"):
+    with pytest.raises(UnsupportedError, match="calls myfunc, pair, so only a linker can use it"):
         axla.aot.load(tmp_path)

@@ -144,10 +144,15 @@ WRONG = [
     (MATMUL, {"target": "cortex-m4"}, axla.InvalidArgument, "did you mean cortex-m4f"),
     (MATMUL, {"target_cpu": "z80"}, axla.InvalidArgument, "'z80' is not a recognized processor"),
     (DOUBLE, {"target": "cortex-m4f"}, axla.UnsupportedError, r"multiply .*m.py:3\): .* no f64 arithmetic"),
-    (MATMUL, {"name": "int"}, axla.InvalidArgument, "'int' is a word of C"),
+    (MATMUL, {"name": "int"}, axla.InvalidArgument, "'int' is a keyword or macro of C"),
     (MATMUL, {"name": "a b"}, axla.InvalidArgument, "'a b' is not an identifier"),
     (MATMUL, {"names": (["x", "x"], None)}, axla.InvalidArgument, "arguments: the name 'x' is used twice"),
-    (MATMUL, {"names": (["x", "for"], None)}, axla.InvalidArgument, "arguments: 'for' is a word of C"),
+    (
+        MATMUL,
+        {"names": (["x", "for"], None)},
+        axla.InvalidArgument,
+        "arguments: 'for' is a keyword or macro of C",
+    ),
     (MATMUL, {"weights": "cloud"}, axla.InvalidArgument, "weights='cloud'; there are object, separate, file"),
     (MATMUL, {"variables": ("w",)}, axla.InvalidArgument, "variables: no argument is called 'w'"),
     (
@@ -157,14 +162,14 @@ WRONG = [
         "fetch 'q': there is",
     ),
     (MATMUL, {"config": Path("/nowhere/c.pbtxt")}, FileNotFoundError, "nowhere"),
-    (MATMUL, {"arg_types": ["f32[2,3]"]}, axla.InvalidArgument, "has no `.`"),
+    (MATMUL, {"arg_types": ["f32[2,3]"]}, axla.InvalidArgument, "has no open sizes"),
     (MATMUL.replace("f32[2,3]", "f32[<=2,3]"), {}, axla.AxlaError, "f32"),
     (MATMUL.replace("y = f32[3,2]", "y = f32[4,2]"), {}, axla.AxlaError, "dot"),
-    (IN_BYTES, {}, axla.UnsupportedError, "f32.2., 8 bytes cannot lie in x: s8.8., 8 bytes"),
+    (IN_BYTES, {}, axla.UnsupportedError, "f32.2., 8 bytes cannot overwrite x: s8.8., 8 bytes"),
     ("HloModule", {}, axla.ParseError, "line 1"),
     (Path("/nowhere/m.hlo"), {}, FileNotFoundError, "nowhere"),
     *(
-        (MATMUL, {"name": name}, axla.InvalidArgument, "generated files need")
+        (MATMUL, {"name": name}, axla.InvalidArgument, "is reserved for the generated files")
         for name in ("axla", "axla::Model", "axla_frame", "std", "uint8_t", "FILE", "build")
     ),
 ]
@@ -277,7 +282,7 @@ def test_files_that_were_moved_are_put_back(tmp_path, monkeypatch):
 
 def test_two_writers_agree_on_a_file():
     assert package.merged({"a": "x"}, {"a": "x", "b": b"y"}) == {"a": "x", "b": b"y"}
-    with pytest.raises(axla.InternalError, match="different files a"):
+    with pytest.raises(axla.InternalError, match="different contents of file a"):
         package.merged({"a": "x"}, {"a": "z"})
 
 
@@ -341,7 +346,7 @@ def test_names_and_variables_of_the_command(file, tmp_path):
         (["-o", "out", "--header"], "--header belongs to --emit-object"),
         (["-o", "out", "--target=cortex-m5"], "did you mean cortex-m"),
         (["-o", "out", "--config=none.pbtxt"], "none.pbtxt: No such file"),
-        (["--emit-object", "nowhere/deep/f.o", "--name=while"], "'while' is a word of C"),
+        (["--emit-object", "nowhere/deep/f.o", "--name=while"], "'while' is a keyword or macro of C"),
     ],
 )
 def test_wrong_commands_leave_nothing(file, tmp_path, capsys, monkeypatch, options, message):
@@ -389,7 +394,7 @@ def test_several_batch_sizes_of_the_command(tmp_path, types):
     [
         (["--rows=1,8"], "--rows: wanted --arg-types where `rows` stands for the number"),
         (["--rows=1,8", "--arg-types=f32[8,4],_"], "--rows: wanted --arg-types where `rows`"),
-        (["--rows=0", "--arg-types=f32[rows,4],_"], "numbers of rows for keys, found 0"),
+        (["--rows=0", "--arg-types=f32[rows,4],_"], "must be numbers of rows, found 0"),
         (["--arg-types=f32[rows,4],_"], "expected the size of a dimension, found 'rows'"),
     ],
 )

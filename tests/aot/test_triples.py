@@ -44,7 +44,7 @@ REFUSED = {
     "nvptx64-nvidia-cuda": "is a GPU",
     "bpfel-linux-gnu": "runs inside a kernel",
     "powerpc64-ibm-aix": "XCOFF",
-    "i686-pc-windows-msvc": "object files are of a kind",
+    "i686-pc-windows-msvc": "a format that axla does not read",
     "armv5te-linux-gnueabi": "LLVM calls __aeabi_.* for f32",
     "sparc-linux-gnu": "LLVM calls __ashldi3 .* for 64-bit integers",
 }

@@ -136,7 +136,7 @@ def test_a_function_that_a_run_calls_cannot_run_a_program_of_several():
     call = 'z = f32[100] custom-call(x), custom_call_target="test.nested_run"'
     outer = axla.compile(summed(2, before=call, value="z"), backend="cpu")
     try:
-        with pytest.raises(axla.AxlaError, match="a function that a run on a device calls cannot run it"):
+        with pytest.raises(axla.AxlaError, match="cannot be run by a function that a run on a device calls"):
             outer.execute_replicated(rows(2))
     finally:
         axla.unregister_custom_call("test.nested_run")

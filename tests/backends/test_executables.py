@@ -313,7 +313,7 @@ def test_several_participants_run_or_are_refused_with_a_reason(backend, compiled
     found = program.execute_replicated([[W[:2]], [C[:2]]])
     assert [(row[0].tolist(), row[0].device) for row in found] == [([5, 6], 0), ([5, 6], 1)]
     with pytest.raises(
-        axla.InvalidArgument, match="it is for 2 replicas of 1 partitions; execute_replicated"
+        axla.InvalidArgument, match="it is for 2 replicas of 1 partitions: call execute_replicated"
     ):
         program.execute([W[:2]])
     with pytest.raises(axla.UnsupportedError, match=re.escape(able.refused["participants"])):
@@ -396,7 +396,7 @@ def test_bytes_that_are_no_executable(backend, compiled, refused):
         with pytest.raises(axla.AxlaError):
             client.load(wrong)
     other = next(name for name in ("cpu", "interpreter") if name != backend)
-    with pytest.raises(axla.InvalidArgument, match=f"an executable of '{backend}', not '{other}'"):
+    with pytest.raises(axla.InvalidArgument, match=f"an executable of '{backend}', wanted '{other}'"):
         axla.Client(other).load(data)
     with pytest.raises(axla.AxlaError):
         axla.parse(data)
@@ -439,7 +439,7 @@ def test_custom_calls_of_the_client(backend, refused):
 def test_a_program_runs_on_the_devices_that_its_assignment_names(backend, refused):
     client = axla.Client(backend, devices=4)
     if not client.backend.any_devices:
-        with pytest.raises(axla.UnsupportedError, match="takes the first devices in order"):
+        with pytest.raises(axla.UnsupportedError, match="supports only the first devices in order"):
             client.compile(axla.parse(STEP), device_assignment=[[1]])
         return
     step = client.compile(axla.parse(STEP), device_assignment=[[2]])
@@ -562,7 +562,7 @@ def test_device_put_copies_to_a_device():
         with pytest.raises(axla.InvalidArgument, match=f"no device {wrong!r}; there are 0 to"):
             axla.device_put(W, wrong)
     elsewhere = axla.backends.Device(5, 0, 1, "cpu", client.devices[0].memories)
-    with pytest.raises(axla.InvalidArgument, match="cpu:5 is of process 1"):
+    with pytest.raises(axla.InvalidArgument, match="cpu:5 belongs to process 1"):
         axla.device_put(W, elsewhere)
 
 
@@ -594,7 +594,7 @@ def test_a_client_compiles(backend):
         client.compile(axla.parse(STEP), device_assignment=[[4]])
     with pytest.raises(axla.InvalidArgument, match="needs devices -1 to -1"):
         client.compile(axla.parse(STEP), device_assignment=[[-1]])
-    with pytest.raises(axla.InvalidArgument, match="has 1 replicas of 2 partitions, step is for 1 of 1"):
+    with pytest.raises(axla.InvalidArgument, match="has 1 replicas of 2 partitions, wanted 1 of 1 for step"):
         client.compile(axla.parse(STEP), device_assignment=[[0, 1]])
     for wrong in (3, b"\xff\xff", "cpu"):
         with pytest.raises(axla.AxlaError):

@@ -139,11 +139,11 @@ def test_queues_that_are_full(works_on, feeds):
     feeds[1].outfeed.most = 1
     executable = program(GIVING)
     executable.execute_replicated([[ONES]] * 2)
-    all_fail(executable, [[ONES]] * 2, AxlaError, "outfeed of device 1: 1 values wait")
+    all_fail(executable, [[ONES]] * 2, AxlaError, "outfeed of device 1: it is full, with 1 values")
     feeds[0].infeed.most = 2
     feeds[0].infeed.put(ONES)
     feeds[0].infeed.put(ONES)
-    with pytest.raises(InvalidArgument, match="infeed of device 0: 2 values wait, and no more may"):
+    with pytest.raises(InvalidArgument, match="infeed of device 0: it is full, with 2 values"):
         feeds[0].infeed.put(ONES)
 
 

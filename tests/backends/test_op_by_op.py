@@ -169,7 +169,7 @@ def test_reasons_why_the_host_runs_an_instruction():
 
 def test_a_function_that_gives_another_type_is_told_so():
     program = one("x = f32[2] parameter(0)\n ROOT r = f32[2] negate(x)")
-    with pytest.raises(axla.RuntimeFailure, match=r"negate.*: its function gives float64\[2\]"):
+    with pytest.raises(axla.RuntimeFailure, match=r"negate.*: its function returned float64\[2\]"):
         program(np.float32([1, 2]))
 
 

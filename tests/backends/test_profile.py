@@ -154,7 +154,7 @@ def test_the_plain_call_comes_back():
 def test_two_profiles_at_once_are_refused():
     with (
         axla.profile(),
-        pytest.raises(axla.InvalidArgument, match="a profile is being taken already"),
+        pytest.raises(axla.InvalidArgument, match="another profile is already being recorded"),
         axla.profile(),
     ):
         pass

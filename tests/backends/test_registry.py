@@ -70,7 +70,9 @@ def test_a_backend_is_made_once_and_when_it_is_asked_for():
 def test_what_cannot_be_loaded_says_why(capsys):
     with pytest.raises(axla.UnsupportedError, match="backend 'broken' cannot be loaded: .*no such machine"):
         axla.backends.get("broken")
-    with pytest.raises(axla.UnsupportedError, match="backend 'odd': its factory gives dict, wanted Backend"):
+    with pytest.raises(
+        axla.UnsupportedError, match="backend 'odd': its factory returned dict, wanted Backend"
+    ):
         axla.compile(axla.parse(TEXT), backend="odd")
     assert command.main(["backends"]) == 0
     lines = dict(line.split(None, 1) for line in capsys.readouterr().out.splitlines())

@@ -133,7 +133,7 @@ def test_indexing_outside(b):
         x[0, 3]
     with pytest.raises(InvalidArgument, match="too many entries"):
         x[0, 0, 0]
-    with pytest.raises(InvalidArgument, match="arrays: Gather"):
+    with pytest.raises(InvalidArgument, match="for arrays use Gather"):
         x[[0, 1]]
 
 

@@ -38,9 +38,9 @@ def test_what_is_filled_in_is_not_read_again(text):
 @pytest.mark.parametrize(
     "places, message",
     [
-        ({}, "template a/b.c: NAME is not filled"),
-        ({"NAME": "x", "TYPE": "y"}, "template a/b.c: there is no place TYPE"),
-        ({"NAME": ["x"]}, "template a/b.c: NAME is within a line, wanted a str"),
+        ({}, "template a/b.c: placeholder NAME has no value"),
+        ({"NAME": "x", "TYPE": "y"}, "template a/b.c: there is no placeholder TYPE"),
+        ({"NAME": ["x"]}, "template a/b.c: placeholder NAME is part of a line, so it must be a str"),
     ],
 )
 def test_refused(text, places, message):

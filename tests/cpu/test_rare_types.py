@@ -47,6 +47,18 @@ def test_without_zero_and_infinity_there_is_nan(backend, body, wanted):
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("name", ["pred", "u8", "s4", "f32"])
+def test_a_scale_is_never_zero(backend, name):
+    body = f"""
+ENTRY e {{ a = s32[3] parameter(0)
+  b = {name}[3] convert(a)
+  c = f8e8m0fnu[3] convert(b)
+  ROOT r = u8[3] bitcast-convert(c) }}"""
+    (found,) = run(body, np.array([0, 1, 0], np.int32), backend=backend)
+    assert found.tolist() == [255, 127, 255]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
 def test_scales_have_no_sign_to_be_ordered_by(backend):
     body = "ROOT r = (f8e8m0fnu[10], s32[10]) topk(p), k=10, largest=true"
     values, places = scales(body, backend)

@@ -402,11 +402,11 @@ REFUSED = [
     ("lapack_spotrf_ffi", CHOLESKY[0], [CHOLESKY[1][0], ((np.int64, ()), False)], LOWER,
      r"result 1 is s64\[\], wanted s32\[\]"),
     ("lapack_spotrf_ffi", [(np.zeros((2, 3), np.float32), True)], CHOLESKY[1], attributes(uplo="L"),
-     "operand 0 is of 2 x 3, wanted a square matrix"),
+     "operand 0 has matrices of 2 x 3, wanted square"),
     ("lapack_sgehrd_ffi", CHOLESKY[0], [CHOLESKY[1][0], ((A.dtype, (2,)), False), CHOLESKY[1][1]],
      "low = 0 : i32, high = 9 : i32", "attributes low = 0 and high = 9"),
     ("lapack_strsm_ffi", [(A, True), (np.zeros((2, 4), np.float32), True)], [((A.dtype, (2, 4)), True)],
-     attributes(diag="N", side="L", trans_x="N", uplo="L"), "operand 0 is of 3 x 3, operand 1 of 2 x 4"),
+     attributes(diag="N", side="L", trans_x="N", uplo="L"), r"operand 0 \(3 x 3\) does not fit operand 1"),
 ]  # fmt: skip
 
 

@@ -293,17 +293,17 @@ def test_versions_are_honoured_or_refused(backend):
 
 
 def test_what_is_no_function_is_refused(tmp_path):
-    with pytest.raises(InvalidArgument, match="the library does not load"):
+    with pytest.raises(InvalidArgument, match="cannot load the library"):
         axla.register_custom_call("f", tmp_path / "nothing.so")
     with pytest.raises(InvalidArgument, match="the process has no symbol 'no_such_symbol'"):
         axla.register_custom_call("f", c.CDLL(None), symbol="no_such_symbol")
     for address in (0, -1, 1 << 64, c.c_void_p()):
         with pytest.raises(InvalidArgument, match="is not the address of a function"):
             axla.register_custom_call("f", address)
-    with pytest.raises(InvalidArgument, match="api='python' is of Python functions"):
+    with pytest.raises(InvalidArgument, match="api='python' is for Python functions"):
         axla.register_custom_call("f", 1 << 20, api="python")
     for path in ("nothing\0.so", "\udc80.so"):
-        with pytest.raises(InvalidArgument, match="the library does not load"):
+        with pytest.raises(InvalidArgument, match="cannot load the library"):
             axla.register_custom_call("f", path)
 
 

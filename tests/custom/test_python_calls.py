@@ -302,7 +302,7 @@ def test_refused_at_compile_time(backend):
     with pytest.raises(UnsupportedError, match="did you mean lapack_[sdcz]potrf_ffi"):
         compile_(ONE.replace('"one"', '"lapack_potrf_ffi"'))
     axla.register_custom_call("one", lambda x, y: x)
-    with pytest.raises(UnsupportedError, match="does not take the call: missing a required argument: 'y'"):
+    with pytest.raises(UnsupportedError, match="cannot be called so: missing a required argument: 'y'"):
         compile_(ONE)
     axla.register_custom_call("one", lambda x: x)
     with pytest.raises(UnsupportedError, match="unexpected keyword argument 'n'"):
@@ -319,7 +319,7 @@ def test_names():
         axla.register_custom_call("one", [])
     with pytest.raises(InvalidArgument, match="api='what'; there are original"):
         axla.register_custom_call("one", lambda x: x, api="what")
-    with pytest.raises(InvalidArgument, match="api='original' is of native functions"):
+    with pytest.raises(InvalidArgument, match="api='original' is for native functions"):
         axla.register_custom_call("one", lambda x: x, api="original")
     with pytest.raises(InvalidArgument, match="symbol='s' names a function of a library"):
         axla.register_custom_call("one", lambda x: x, symbol="s")

@@ -116,7 +116,7 @@ class numbers:
 def test_where_there_is_no_gpu(gpu):
     with (
         flags.override(cuda="no-such-library.so"),
-        pytest.raises(UnsupportedError, match="no CUDA driver here"),
+        pytest.raises(UnsupportedError, match="no CUDA driver was found"),
     ):
         cuda.devices()
     with flags.override(cuda=str(gpu.file)):

@@ -323,7 +323,7 @@ def test_a_function_cannot_use_what_a_run_behind_it_makes(client, double, held, 
     behind += double.execute([X], asynchronous=True)
     held.set()
     assert y.tolist() == X.tolist() and behind[0].tolist() == TWO_X
-    assert len(failures) == 1 and "asked for by a function that a run before it calls" in failures[0]
+    assert len(failures) == 1 and "read by a function that an earlier run calls" in failures[0]
 
 
 def test_an_error_of_the_host_is_that_of_all_results(client, double, held):
@@ -412,7 +412,7 @@ def test_f64_runs_on_the_host_where_the_device_has_none(client, driver, monkeypa
     monkeypatch.setattr(driver, "target", replace(driver.target, has_double=False))
     program = client.compile(axla.parse(DOUBLE.replace("f32", "f64")))
     assert program(X.astype(np.float64)).tolist() == TWO_X
-    assert set(program.host_steps.values()) == {"it computes with f64, which the device has not"}
+    assert set(program.host_steps.values()) == {"it computes with f64, which the device does not have"}
 
 
 SOFTMAX = """

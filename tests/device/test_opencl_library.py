@@ -11,7 +11,7 @@ from axla.device.driver import Driver, Pool, rounded
 
 
 def test_the_library_that_the_flag_names():
-    wanted = r"no OpenCL here \(tried /nowhere/libOpenCL.so\); AXLA_OPENCL"
+    wanted = r"no OpenCL library was found \(tried /nowhere/libOpenCL.so\); AXLA_OPENCL"
     with flags.override(opencl="/nowhere/libOpenCL.so"), pytest.raises(axla.UnsupportedError, match=wanted):
         opencl.devices.__wrapped__()
 

@@ -83,6 +83,6 @@ def test_f64_is_sorted_on_the_host_where_the_device_has_none(groups, monkeypatch
     monkeypatch.setattr(driver, "target", replace(driver.target, has_double=False))
     x = np.random.default_rng(8).standard_normal((3, 2500))
     program = groups.compile(axla.parse(sort_text(("f64",), LESS, x.shape, 1)))
-    assert set(program.host_steps.values()) == {"it computes with f64, which the device has not"}
+    assert set(program.host_steps.values()) == {"it computes with f64, which the device does not have"}
     assert "in host[" in program.as_text("program")
     np.testing.assert_array_equal(np.asarray(program.execute([x])[0]), np.sort(x))

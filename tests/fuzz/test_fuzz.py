@@ -69,6 +69,37 @@ def test_modules_are_of_many_kinds():
     assert len(families) >= 4
 
 
+def test_reductions_by_what_is_not_commutative_are_not_asked_of_xla():
+    for body, wanted in (
+        ("ROOT r = f32[] add(a, b)", True),
+        ("ROOT r = f32[] subtract(a, b)", False),
+        ("ROOT r = f32[] copy(a)", False),
+        ("ROOT r = f32[] add(a, a)", False),
+    ):
+        module = axla.parse(f"""
+f {{ a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  {body} }}
+ENTRY e {{ x = f32[4] parameter(0)
+  z = f32[] constant(0)
+  ROOT r = f32[] reduce(x, z), dimensions={{0}}, to_apply=f }}""")
+        assert all(oracles.combines(c) for c in module.computations if c is not module.entry) == wanted
+
+
+def test_what_an_op_does_its_inverse_undoes_for_all_types():
+    found = set()
+    for seed in range(200):
+        draft = Draft(random.Random(seed), "undone")
+        if motifs.attempt(draft.entry, motifs.undone):
+            last = list(draft.entry.computation.instructions)[-1]
+            [first] = [
+                o for o in last.operands if set(o.operands) & set(last.operands) and len(o.operands) == 2
+            ]
+            found.add((first.opcode, last.opcode, last.shape.dtype.is_integer))
+            assert len(set(first.operands)) == 2
+    assert found >= {("add", "subtract", True), ("add", "subtract", False), ("subtract", "add", True)}
+
+
 def test_mutants_of_a_map_name_all_dimensions():
     """None is all of them too, and is read as such."""
     text = """
@@ -199,6 +230,47 @@ ENTRY e { x = f8e4m3b11fnuz[24] parameter(0)
     assert not judge.differs(case, ([np.array(1, dtype)], heard))
 
 
+def test_what_one_rounding_per_step_changes_says_nothing():
+    """Code rounds p * x + c once, where p is such a sum, too."""
+    text = """
+ENTRY e { x = f64[4] parameter(0)
+  c = f64[] constant(1)
+  b = f64[4] broadcast(c), dimensions={}
+  s = f64[4] multiply(x, x)
+  p = f64[4] add(s, b)
+  m = f64[4] multiply(p, x)
+  ROOT r = f64[4] add(m, b) }"""
+    case = case_from(text, np.array([0.16042016, 1, 2, 3]))
+    (wanted,), heard = case.wanted
+    assert not judge.differs(case, ([np.nextafter(wanted, 9)], heard))
+    assert judge.differs(case, ([wanted * (1 + 1e-8)], heard))
+    one = case_from(text.replace("multiply(p, x)", "negate(p)"), *case.inputs)
+    assert "in bits" in judge.differs(one, ([np.nextafter(one.wanted[0][0], 9)], heard))
+
+
+def test_the_side_of_a_branch_cut_says_nothing():
+    text = "ENTRY e { y = c64[] parameter(0)\n x = c64[] parameter(1)\n ROOT a = c64[] atan2(y, x) }"
+    for x, may in ((-1 + 1j, True), (1, False)):
+        case = case_from(text, np.array(not may, np.complex64), np.array(x, np.complex64))
+        (wanted,), heard = case.wanted
+        assert abs(wanted) > 0.5
+        assert bool(judge.differs(case, ([-wanted], heard))) is not may
+
+
+def test_what_the_host_hears_may_hang_on_rounding():
+    text = """
+ENTRY e { x = f32[2] parameter(0)
+  t = token[] after-all()
+  s = f32[2] sine(x)
+  o = token[] outfeed(s, t), outfeed_shape=f32[2]
+  q = token[] outfeed(x, o), outfeed_shape=f32[2]
+  ROOT r = f32[] constant(0) }"""
+    case = case_from(text, np.array([1e9, 1e8], np.float32))
+    results, (first, second) = case.wanted
+    assert not judge.differs(case, (results, [-first, second]))
+    assert judge.differs(case, (results, [first, -second]))
+
+
 def test_the_sign_of_a_nan_says_nothing():
     text = """
 ENTRY e { x = f32[4] parameter(0)
@@ -212,6 +284,21 @@ ENTRY e { x = f32[4] parameter(0)
     assert not judge.differs(case, ([other], heard))
     plain = case_from(text, np.array([0, 1, 2, 3], np.float32))
     assert judge.differs(plain, ([plain.wanted[0][0] ^ np.uint32(1 << 31)], heard))
+
+
+@pytest.mark.parametrize("dtype", ["f8e5m2", "f8e4m3fn", "f16", "f64"])
+def test_the_place_of_a_nan_of_arithmetic_in_an_order_says_nothing(dtype):
+    text = f"""
+ENTRY e {{ x = {dtype}[4] parameter(0)
+  y = {dtype}[4] atanh(x)
+  t = ({dtype}[1], s32[1]) topk(y), k=1, largest=true
+  ROOT i = s32[1] get-tuple-element(t), index=1 }}"""
+    dtype = axla.parse(text).entry.parameters[0].shape.dtype.numpy
+    for values, may in (([0.5, 0.25, -2, 0], True), ([0.5, 0.25, -0.5, 0], False)):
+        case = case_from(text, np.array(values, dtype))
+        (wanted,), heard = case.wanted
+        other = np.array([2 if wanted[0] != 2 else 0], np.int32)
+        assert bool(judge.differs(case, ([other], heard))) is not may
 
 
 def test_a_lost_control_edge_is_a_difference():

@@ -207,8 +207,8 @@ def test_tuples_and_tokens_pass_through():
     ("arguments", "message"),
     [
         ([], "takes 1 arguments, found 0"),
-        ([np.zeros(3, np.float32)], r"parameter x: f32\[2\] is wanted, found float32\[3\]"),
-        ([np.zeros(2, np.float64)], r"parameter x: f32\[2\] is wanted, found float64\[2\]"),
+        ([np.zeros(3, np.float32)], r"parameter x: wanted f32\[2\], found float32\[3\]"),
+        ([np.zeros(2, np.float64)], r"parameter x: wanted f32\[2\], found float64\[2\]"),
     ],
 )
 def test_wrong_arguments(arguments, message):

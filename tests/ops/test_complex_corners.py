@@ -38,7 +38,8 @@ POWER = [
 DIVIDE = [
     (z(1, -2), z(0, 0), z(INF, -INF)), (z(3e38, -2e38), z(0.5, 0.5), z(1e38, -INF)),
     (z(INF, 1), z(1, 1), z(INF, -INF)), (z(1, 1), z(INF, 1), z(0, 0)), (z(INF, INF), z(INF, 1), z(NAN, NAN)),
-    (z(3e38, 3e38), z(3e38, 3e38), z(NAN, 0)),
+    (z(3e38, 3e38), z(3e38, 3e38), z(NAN, 0)), (z(-1e-45, 0), z(-1e-45, 0), z(1, 0)),
+    (z(3e-45, 0), z(0, 3e-45), z(0, -1)), (z(3e38, 1), z(1e-45, 0), z(INF, INF)),
 ]  # fmt: skip
 
 

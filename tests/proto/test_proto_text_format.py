@@ -71,7 +71,7 @@ def test_fields_that_nobody_knows_stand_under_their_numbers():
     [
         ("name: 3", "expected a string in quotes as name", 1, 7),
         ('name: "f"\nnome: "g"', "HloModuleProto has no field 'nome'", 2, 1),
-        ('name: "f"\nname: "g"', "there are two fields name", 2, 1),
+        ('name: "f"\nname: "g"', "the field name is given twice", 2, 1),
         ("computations {\n  id: 1", "expected a field of HloComputationProto or '}'", 2, 8),
         ("id: 99999999999999999999", "is not a value of id", 1, 5),
         ("id: x", "'x' is not a value of id", 1, 5),

@@ -86,13 +86,13 @@ INSTRUCTION = field(2, b"\x0a\x01x" + field(3, b"\x12\x7f"))
 @pytest.mark.parametrize(
     ("data", "where"),
     [
-        (b"\x0a\x05ab", "HloModuleProto.name: 5 bytes are announced, 2 are left, at byte 0"),
+        (b"\x0a\x05ab", "HloModuleProto.name: the length is 5 bytes, but 2 bytes are left, at byte 0"),
         (field(3, INSTRUCTION), r"HloModuleProto.computations[0].instructions[0].shape: "),
         (b"\x28\xff", "HloModuleProto.id: a number does not end, at byte 2"),
         (b"\x28" + b"\xff" * 11, "HloModuleProto.id: a number has more than ten bytes"),
-        (b"\x03", "there is no field number 0"),
+        (b"\x03", "the field number 0 is not valid"),
         (b"\x0b", "wire type 3, which protobuf does not define"),
-        (field(8, b"") * 2, "HloModuleProto.input_output_alias: it is given twice"),
+        (field(8, b"") * 2, "HloModuleProto.input_output_alias: the field is given twice"),
     ],
 )
 def test_errors_name_the_field_and_the_byte(data, where):

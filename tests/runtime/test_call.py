@@ -265,7 +265,7 @@ define i32 @axla_entry(ptr %frame) {{
 """.replace(programs.addresses("x", of="arguments") + "\n", "")
     functions = (TableFunction("test.double"),)
     interface = Interface("calls", (programs.spec("x"),), (programs.spec("y"),), functions=functions)
-    with pytest.raises(UnsupportedError, match="'test.double' is not known"):
+    with pytest.raises(UnsupportedError, match="'test.double' is not registered"):
         Executable(programs.image(source), interface)
 
     @c.CFUNCTYPE(c.c_int32, c.c_void_p, c.c_void_p, c.c_void_p, c.c_char_p, c.c_int64)

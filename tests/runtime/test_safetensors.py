@@ -71,15 +71,15 @@ WRONG = {
     "negative size": (entry(shape=(-1,)), "is not a list of sizes"),
     "fractional size": (entry(shape=(1.0,)), "is not a list of sizes"),
     "true as a size": (entry(shape=(True,)), "is not a list of sizes"),
-    "huge product": (entry(shape=(2**40, 2**40)), "are not those of"),
-    "wrong length": (entry(offsets=(0, 8)), "are not those of"),
-    "backwards": (entry(offsets=(4, 0)), "are not those of"),
+    "huge product": (entry(shape=(2**40, 2**40)), "do not fit"),
+    "wrong length": (entry(offsets=(0, 8)), "do not fit"),
+    "backwards": (entry(offsets=(4, 0)), "do not fit"),
     "one offset": (entry(offsets=(0,)), "are not two offsets"),
     "a gap": (entry(offsets=(1, 5)), "begins at 1, wanted 0"),
     "past the end": (entry(shape=(2,), offsets=(0, 8)), "the arrays have 8 bytes, the file 4"),
     "overlap": ({**entry(), "b": entry()["a"]}, "begins at 0, wanted 4"),
     "metadata": ({"__metadata__": {"x": 1}, **entry()}, "not a table of texts"),
-    "kind": ({"__metadata__": {"axla.dtype.a": "c128"}, **entry("U8", (4,))}, "is not an array"),
+    "kind": ({"__metadata__": {"axla.dtype.a": "c128"}, **entry("U8", (4,))}, "does not fit shape"),
 }
 
 

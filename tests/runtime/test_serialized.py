@@ -81,8 +81,8 @@ def test_custom_calls_and_tokens_go_through(packed):
 
 
 @pytest.mark.parametrize("change, wanted", [
-    ({"axla": "9.9"}, "made by axla 9.9, here is axla"),
-    ({"llvm": "9.9"}, "made by LLVM 9.9, here is LLVM"),
+    ({"axla": "9.9"}, "made by axla 9.9, wanted axla"),
+    ({"llvm": "9.9"}, "made by LLVM 9.9, wanted LLVM"),
     ({"triple": "aarch64-unknown-linux-gnu"}, "for aarch64-unknown-linux-gnu, this machine is x86_64"),
     ({"triple": "x86_64-pc-windows-msvc"}, "for x86_64-pc-windows-msvc, this machine is x86_64 linux"),
     ({"features": ("+sse2", "+avx9")}, "needs avx9, which this machine lacks"),
@@ -99,7 +99,7 @@ def test_another_format_is_refused(data):
 
 @pytest.mark.parametrize("other", [b"", b"HloModule m", b"axla-executable", pickle.dumps([1])])
 def test_what_is_none_is_refused(other):
-    with pytest.raises(InvalidArgument, match="serialised executable: these bytes are none"):
+    with pytest.raises(InvalidArgument, match="serialised executable: the bytes do not begin like one"):
         unpack(other)
 
 
@@ -131,7 +131,7 @@ def test_contents_that_make_no_sense_are_errors(packed):
     heads = [json.dumps(whole | {"options": options}).encode() for options in ("zz", "0", 5)]
     for head in (b"[" * 100_000, *heads):
         bodies.append(struct.pack("<Q", len(head)) + head)
-        with pytest.raises(InvalidArgument, match="its header is not as axla writes it"):
+        with pytest.raises(InvalidArgument, match="its header is invalid"):
             unpack(b"axla-executable 1\n" + blake2b(bodies[-1], digest_size=32).digest() + bodies[-1])
     for changed in bodies:
         digest = blake2b(changed, digest_size=32).digest()
@@ -143,7 +143,7 @@ def test_contents_that_make_no_sense_are_errors(packed):
             decode(payload)
     cpu = axla.backends.get("cpu")
     for payload in (b"", b"\2", b"\2" + bytes(20), encode(packed)[:-1]):
-        with pytest.raises(InvalidArgument, match="not programs of axla"):
+        with pytest.raises(InvalidArgument, match="not a compiled program of axla"):
             cpu.load(cpu.client, payload, axla.CompileOptions())
 
 

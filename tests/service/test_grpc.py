@@ -164,7 +164,7 @@ def test_an_expired_certificate(tmp_path):
 
 @pytest.mark.parametrize("address", ["0.0.0.0:0", "192.0.2.1:0", "example.org:0", "[::]:0"])
 def test_addresses_of_others_want_certificate_and_token(tmp_path, address):
-    said = pytest.raises(RuntimeError, match="is open to others; it takes --certificate")
+    said = pytest.raises(RuntimeError, match="is open to other machines: wanted --certificate")
     with said, started(tmp_path, listen=address):
         pass
 

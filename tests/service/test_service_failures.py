@@ -240,7 +240,7 @@ def test_the_system_limits_a_worker(process, client):
 def test_processor_time(tmp_path):
     with started(tmp_path, "--processor-seconds=0.5", "--log=json", "--metrics=127.0.0.1:0") as process:
         program = compiled(axla.connect(process.address), FOREVER)
-        with pytest.raises(axla.OutOfMemory, match="processor time that this client may take is used up"):
+        with pytest.raises(axla.OutOfMemory, match="this client has used up its processor time"):
             program(np.int32(0))
         until(lambda: lines(process, event="ends", status="RESOURCE_EXHAUSTED"))
         assert counters(process)["breaches_total"] == 1 and counters(process)["lost_total"] == 0
@@ -291,7 +291,8 @@ def test_silent_clients_are_in_nobodys_way(process):
     assert kind == NUMBERS["Failed"] and "too many clients" in messages.decode(kind, body)["message"]
     _, kind, body = SocketTransport(silent[-1]).receive(30)
     assert (
-        kind == NUMBERS["Failed"] and "no first message came in 5 s" in messages.decode(kind, body)["message"]
+        kind == NUMBERS["Failed"]
+        and "the first message did not arrive within 5 s" in messages.decode(kind, body)["message"]
     )
     for connection in silent:
         connection.close()
@@ -353,7 +354,7 @@ def test_runs_at_once_take_no_more_than_there_is(client):
             value.block_until_ready()
         except axla.OutOfMemory as error:
             errors.append(n)
-            assert "a run of" in str(error) and "this client may have" in str(error)
+            assert "a run of" in str(error) and "this client may use" in str(error)
     assert errors == list(range(6, 12))
     kept.clear()
     assert compiled(client)(X).tolist() == [1, 4, 9]
@@ -390,9 +391,9 @@ def test_slots_refuse_what_is_there():
     slots = Slots("array", 3)
     slots[2] = 1
     for numbers in (range(2, 3), range(1, 3), range(1)):
-        with pytest.raises(axla.InvalidArgument, match="exists already, or is not above 0"):
+        with pytest.raises(axla.InvalidArgument, match="is in use, or less than 1"):
             slots.check(numbers)
-    with pytest.raises(axla.OutOfMemory, match="more than 3 arrays"):
+    with pytest.raises(axla.OutOfMemory, match="a client may have 3 arrays"):
         slots.check(range(5, 8))
 
 

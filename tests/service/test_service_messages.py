@@ -103,10 +103,10 @@ def test_nested_values(value):
 @pytest.mark.parametrize(
     ("dtype", "dims", "said"),
     [
-        ("f33", [1], "no element type 'f33'"),
-        ("f32", [2], "3 bytes are not f32"),
-        ("f32", [-1], "numbers of at least 0"),
-        ("f32", [1 << 60], "numbers of at least 0"),
+        ("f33", [1], "'f33' is not an element type"),
+        ("f32", [2], "3 bytes do not fit f32"),
+        ("f32", [-1], "sizes from 0 to"),
+        ("f32", [1 << 60], "sizes from 0 to"),
         ("u8", [1] * 65, "at most 64"),
     ],
 )

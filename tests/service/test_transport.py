@@ -101,9 +101,9 @@ def test_arrays_go_in_pieces(pair, size):
     ("body", "said"),
     [
         (b"\0", "too short for its header"),
-        (b"\0\x09\0\0\0" + b"x" * 9, "more than was announced"),
-        (bytes([PIECES]) + b"\x04\0\0\0" + b"x" * 4, f"in place {PIECES}"),
-        (b"\0\xff\xff\xff\xff", "more than was announced"),
+        (b"\0\x09\0\0\0" + b"x" * 9, "does not fit"),
+        (bytes([PIECES]) + b"\x04\0\0\0" + b"x" * 4, f"in slot {PIECES} does not fit"),
+        (b"\0\xff\xff\xff\xff", "does not fit"),
     ],
 )
 def test_pieces_that_do_not_fit(pair, body, said):

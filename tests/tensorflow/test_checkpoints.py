@@ -158,14 +158,14 @@ def test_a_damaged_index_is_found(tmp_path):
 @pytest.mark.parametrize(
     "change, message",
     [
-        ({"size": 1 << 40}, "its file has 46"),
-        ({"offset": -5}, "at byte -5"),
+        ({"size": 1 << 40}, "its file has 46 bytes"),
+        ({"offset": -5}, "bytes at -5"),
         ({"shard_id": 2}, "file 2 of 1"),
-        ({"shape": {"dim": [{"size": 1 << 40}]}}, "bytes for"),
+        ({"shape": {"dim": [{"size": 1 << 40}]}}, "bytes do not fit"),
         ({"shape": {"unknown_rank": True}}, "not fully known"),
-        ({"dtype": "DT_RESOURCE"}, "no arrays of DT_RESOURCE"),
-        ({"slices": [{"extent": [{"length": 9}, {}]}]}, "a part from 0 to 9"),
-        ({"slices": [{"extent": [{}]}]}, "a part of 1 dimensions"),
+        ({"dtype": "DT_RESOURCE"}, "arrays of DT_RESOURCE are not"),
+        ({"slices": [{"extent": [{"length": 9}, {}]}]}, r"the slice \[0:9\]"),
+        ({"slices": [{"extent": [{}]}]}, "a slice has 1 dimensions"),
         ({"slices": []}, "checksum"),
     ],
 )
@@ -183,11 +183,11 @@ def test_files_that_are_missing_or_elsewhere(tmp_path):
     with pytest.raises(InvalidArgument, match="no checkpoint"):
         checkpoint_at(tmp_path / "m")
     for ending in ("index", "meta", "data-00000-of-00001"):
-        with pytest.raises(InvalidArgument, match="is a file of the checkpoint m: give that"):
+        with pytest.raises(InvalidArgument, match="is one file of a checkpoint: give its prefix, m"):
             checkpoint_at(tmp_path / f"m.{ending}")
     files.write_bundle(tmp_path / "outside" / "m", TENSORS)
     inner = tmp_path / "inner"
     inner.mkdir()
     (inner / "m.index").symlink_to(tmp_path / "outside" / "m.index")
-    with pytest.raises(InvalidArgument, match="is not in its folder"):
+    with pytest.raises(InvalidArgument, match="leads out of the folder"):
         checkpoint_at(inner / "m")

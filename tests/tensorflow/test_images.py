@@ -84,7 +84,7 @@ BOTH = {"align_corners": True, "half_pixel_centers": True}
 
 
 @pytest.mark.parametrize("op, operands, attributes, message", [
-    ("ResizeBilinear", [ROW, size(0, 3)], {}, "images of size [1, 3] to [0, 3]"),
+    ("ResizeBilinear", [ROW, size(0, 3)], {}, "are resized from [1, 3] to [0, 3]"),
     ("ResizeBilinear", [ROW, size(2, 3)], BOTH, "exclude each other"),
     ("RGBToHSV", [ROW], {}, "wanted 3 channels"),
     ("NonMaxSuppressionV3", [BOXES, SCORES[:3], Known(i32(1)), f32(0), f32(0)], {}, "wanted [3, 4]"),

@@ -157,9 +157,9 @@ n = Merge float c d
 @pytest.mark.parametrize(
     "text, fetch, message",
     [
-        ("x = Placeholder\ny = Exit float x", "y", "outside of all frames"),
+        ("x = Placeholder\ny = Exit float x", "y", "not inside a frame"),
         ("x = Placeholder\na = Enter@f float x\nb = Enter@g float x\ny = AddV2 float a b", "y", "'f', 'g'"),
-        (COUNT, "x2", "inside of a loop"),
+        (COUNT, "x2", "inside a loop"),
         (BRANCH, "b", "only where p:0 is true"),
         (COUNT.replace("less = Less int i most", "less = Less int i three"), "end", "different frames"),
         (COUNT.replace("i3 = NextIteration int i2", "i3 = Identity int i2"), "end", "in cycles"),
@@ -189,10 +189,10 @@ def test_pushed_elements(most):
 
 
 def test_lists_have_ends():
-    with pytest.raises(AxlaError, match="can have no more"):
+    with pytest.raises(AxlaError, match="the list is full"):
         run(PUSHED.format(most=1) + "y = TensorListStack l2 any", ["y:0"], x=f32([1]))
     with pytest.raises(AxlaError, match="the list is empty"):
         run(PUSHED.format(most=1) + "y = TensorListPopBack l0 any", ["y:1"], x=f32([1]))
-    with pytest.raises(AxlaError, match="the index is 3, the list has 2"):
+    with pytest.raises(AxlaError, match="index 3, the list has size 2"):
         run(PUSHED.format(most=4) + "k = 3\ny = TensorListSetItem l2 k x\nz = TensorListStack y any", ["z:0"],
             x=f32([1]))  # fmt: skip

@@ -75,7 +75,7 @@ def test_a_vector_selects_rows():
 @pytest.mark.parametrize("op, operands, attributes, message", [
     ("Cross", [np.ones((2, 2), f32)] * 2, {}, "vectors of three numbers"),
     ("ClipByValue", [np.ones((2, 3), f32), np.ones(3, f32), f32(1)], {}, "a bound has shape"),
-    ("Bitcast", [np.ones((2, 3), u8)], {"type": "DT_UINT32"}, "4 elements make one"),
+    ("Bitcast", [np.ones((2, 3), u8)], {"type": "DT_UINT32"}, "4 elements become one"),
     ("ApproximateEqual", [np.ones(2, f32), np.ones(1, f32)], {}, "operands of one shape"),
 ])  # fmt: skip
 def test_refused(op, operands, attributes, message):

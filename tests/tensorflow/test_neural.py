@@ -117,7 +117,7 @@ def test_fused_convolutions_of_bytes_are_rounded_and_clamped():
     (found,) = run_node("_FusedConv2D", x, np.ones((1, 1, 1, 1), np.int8), *args, **attributes)
     assert found.dtype == np.int8
     close(found, [15, 127])  # 1.5 * 3 + 0.5 + 10 * 1, and 140.5
-    with pytest.raises(UnsupportedError, match="a fused convolution of f32, wanted s8"):
+    with pytest.raises(UnsupportedError, match="a fused convolution is f32, wanted s8"):
         module_of("_FusedConv2D", images([1]), KERNEL, *args, **attributes | {"T": "DT_FLOAT"})
 
 
@@ -184,12 +184,12 @@ def test_a_label_of_zero_costs_nothing():
 
 
 @pytest.mark.parametrize("op, operands, attributes, message", [
-    ("MatMul", [np.ones((2, 3), f32), np.ones((2, 3), f32)], {}, "3 columns for 2 rows"),
+    ("MatMul", [np.ones((2, 3), f32), np.ones((2, 3), f32)], {}, "3 columns, 2 rows"),
     ("BiasAdd", [np.ones((2, 3), f32), np.ones(2, f32)], {}, "bias has shape [2], wanted [3]"),
-    ("Conv2D", [images([1, 2]), np.ones((1, 1, 3, 1), f32)], STEPS, "a filter of shape [1, 1, 3, 1] for 1"),
-    ("Conv2D", [images([1]), KERNEL], {"strides": [1] * 4, "padding": "VALID"}, "a window of size 3 for a"),
+    ("Conv2D", [images([1, 2]), np.ones((1, 1, 3, 1), f32)], STEPS, "[1, 1, 3, 1] does not fit 1 features"),
+    ("Conv2D", [images([1]), KERNEL], {"strides": [1] * 4, "padding": "VALID"}, "of size 3 does not fit"),
     ("Conv2D", [images([1, 2]), KERNEL], STEPS | {"strides": [2, 1, 1, 1]}, "strides are [2, 1, 1, 1]"),
-    ("Conv2D", [images([1]), KERNEL], STEPS | {"explicit_paddings": [1]}, "and padding is SAME"),
+    ("Conv2D", [images([1]), KERNEL], STEPS | {"explicit_paddings": [1]}, "but padding is SAME"),
     ("Conv", [images([1, 2]), np.ones(3, f32)], STEPS, "batch_dims=1, a filter of shape [3]"),
     ("MaxPool", [images([1, 2])], {"ksize": [1, 0, 1, 1], **STEPS}, "ksize are [1, 0, 1, 1]"),
     ("FusedBatchNormV3", [images([1]), *VECTORS], {}, "a vector for the features has shape [2], wanted [1]"),

@@ -29,7 +29,7 @@ node {
     [
         ("AddV2", "q", "node 'y' (AddV2): the graph has no node 'q'"),
         ("MatMul", "x", "node 'y' (MatMul): a has shape [2], wanted a matrix"),
-        ("Addd", "x", "node 'y' (Addd): neither TensorFlow's XLA nor axla has it"),
+        ("Addd", "x", "node 'y' (Addd): neither TensorFlow's XLA nor axla supports it"),
     ],
 )
 def test_the_line_of_the_node_is_shown(op, operand, message, tmp_path):

@@ -93,7 +93,7 @@ def test_long_ranges_are_made_by_the_program():
     ("ArgMax", [np.ones((2, 0), f32), Known(s32(1))], "there are no elements along dimension 1"),
     ("Range", [Known(s32(0)), Known(s32(5)), Known(s32(-1))], "there is no range from 0 to 5 in steps of -1"),
     ("Range", [Known(s32(0)), Known(s32(5)), Known(s32(0))], "in steps of 0"),
-    ("LowerBound", [np.ones((2, 2), f32), np.ones((3, 2), f32)], "as many rows"),
+    ("LowerBound", [np.ones((2, 2), f32), np.ones((3, 2), f32)], "equally many rows"),
     ("Bincount", [s32([1]), Known(s32(2)), np.ones((1, 1), f32)], "weights of shape"),
 ])  # fmt: skip
 def test_refused(op, operands, message):

@@ -95,7 +95,7 @@ def test_what_does_not_fit_is_said(tmp_path, options, message):
 
 
 def test_a_loaded_function_is_refused(tmp_path):
-    with pytest.raises(axla.InvalidArgument, match="the file or folder that it was loaded from"):
+    with pytest.raises(axla.InvalidArgument, match="give its file or folder"):
         axla.aot.compile(axla.tensorflow.load(MODEL), (X,), out=tmp_path / "lib")
 
 

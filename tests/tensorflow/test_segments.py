@@ -121,7 +121,7 @@ def test_a_self_test_needs_arguments_that_the_program_takes(tmp_path):
 
 @pytest.mark.parametrize("places", [[0, 2**31 - 1], [0, 2], [1, 1], [-1, 0]])
 def test_stitched_rows_are_all_there(places):
-    with pytest.raises(VerifyError, match="indices do not name every place"):
+    with pytest.raises(VerifyError, match="indices do not name every row"):
         module_of("DynamicStitch", [Known(s32(places))], [ROWS[:2]], N=1, T="DT_FLOAT")
     (found,) = run_node("DynamicStitch", [Known(s32([1, 0, 1]))], [ROWS], N=1, T="DT_FLOAT")
     assert found.tolist() == [[3, 4], [5, 6]]

@@ -38,9 +38,9 @@ def test_einsum_takes_and_makes_diagonals(equation, dims, wanted):
 
 
 @pytest.mark.parametrize("equation, reason", [
-    ("ab,bc", "is not of the form"), ("ab->a", "1 operands, there are 2"), ("a1,bc->a", "not letters: 'a1'"),
-    ("abc,bc->a", "'abc' stands for an operand of shape \\[2, 3\\]"), ("ab,bc->ad", "the label 'd'"),
-    ("ab,ac->bc", "'a' stands for dimensions of sizes 2 and 3"),
+    ("ab,bc", "is not of the form"), ("ab->a", "1 operands, found 2"), ("a1,bc->a", "not letters: 'a1'"),
+    ("abc,bc->a", "'abc' does not fit an operand of shape \\[2, 3\\]"), ("ab,bc->ad", "the label 'd'"),
+    ("ab,ac->bc", "'a' labels dimensions of sizes 2 and 3"),
     ("aa,ab->b", "sizes \\[2, 3\\] of one operand"),
     ("...a,ab->b", "has no '...'"),
 ])  # fmt: skip
@@ -84,7 +84,7 @@ def test_lengths_of_real_transforms_cut_and_are_checked():
     (found,) = run_node("IRFFT", found, Known(np.array([4], np.int32)))
     np.testing.assert_allclose(found, [1, 2, 3, 4])
     assert run_node("RFFT", np.ones((2, 5), f32), Known(np.array([0], np.int32)))[0].shape == (2, 0)
-    with pytest.raises(VerifyError, match="dimension 0 of .5. has to have at least 8 elements"):
+    with pytest.raises(VerifyError, match="dimension 0 of .5. must have at least 8 elements"):
         module_of("RFFT", np.ones(5, f32), Known(np.array([8], np.int32)))
     with pytest.raises(UnsupportedError, match="fft_length depends on arguments"):
         module_of("RFFT", np.ones(5, f32), np.array([4], np.int32))
@@ -93,7 +93,7 @@ def test_lengths_of_real_transforms_cut_and_are_checked():
 def test_shapes_that_are_refused():
     with pytest.raises(VerifyError, match="wanted square matrices, found shape .2, 3."):
         module_of("Cholesky", numbered(2, 3))
-    with pytest.raises(VerifyError, match="do not fit right sides"):
+    with pytest.raises(VerifyError, match="do not fit right-hand sides"):
         module_of("MatrixSolve", numbered(2, 2), numbered(3, 1))
     with pytest.raises(VerifyError, match="wanted matrices, found shape .3."):
         module_of("Qr", numbered(3))

@@ -277,7 +277,7 @@ BAD = [
     (X.replace("3", "-1") + FETCH, r"its shape is \[2, -1\]"),
     (f"{X.replace('_hold', '_held')} {FETCH}", "no node 'x_held'; did you mean x_hold"),
     (X.replace('" }', '" output_index: 1 }', 1) + FETCH, "has 1 outputs, 'x_hold:1' is not one of them"),
-    (X[:-1] + f"type: DT_INT32 }} {FETCH}", "feed 'x_hold:0' is f32, found s32"),
+    (X[:-1] + f"type: DT_INT32 }} {FETCH}", "feed 'x_hold:0' must be f32, found s32"),
     (f'{X} {FETCH} variable {{ node_name: "y_hold" }}', "'y_hold' .* is not a variable"),
 ]  # fmt: skip
 
@@ -300,7 +300,7 @@ def test_variables_are_what_the_configuration_says(tmp_path, name, was, wanted):
 
 
 def test_a_graph_needs_a_configuration(tmp_path):
-    with pytest.raises(axla.InvalidArgument, match="it says what is fed and fetched"):
+    with pytest.raises(axla.InvalidArgument, match="feeds and fetches must be configured"):
         axla.aot.compile(FOLDER / "test_graph_tfadd.pb", out=tmp_path / "out")
 
 

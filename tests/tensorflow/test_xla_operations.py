@@ -84,7 +84,7 @@ def test_programs_of_stablehlo_are_called_for_the_shapes_of_their_arguments():
     np.testing.assert_array_equal(np.asarray(found[1]), [1, 2])
     for more, reason in (
         ({"platforms": {"list": {"s": [b"TPU"]}}}, "for TPU, wanted CPU"),
-        ({"has_token_input_output": {"b": True}}, "takes tokens"),
+        ({"has_token_input_output": {"b": True}}, "or tokens"),
     ):
         with pytest.raises(UnsupportedError, match=reason):
             import_graph(graph_of(call_of(**more)), feeds, fetches)
@@ -94,7 +94,7 @@ def test_programs_of_stablehlo_are_called_for_the_shapes_of_their_arguments():
 
 def test_parts_of_arrays_on_several_devices_are_refused():
     tiles = text("OpSharding", type="OTHER", tile_assignment_dimensions=[2], tile_assignment_devices=[0, 1])
-    with pytest.raises(UnsupportedError, match="an array in .2. tiles; programs are for one device"):
+    with pytest.raises(UnsupportedError, match="has .2. tiles, but programs run on one device"):
         module_of("XlaSpmdFullToShardShape", np.ones(4, f32), manual_sharding=tiles)
     whole = text("OpSharding", type="MANUAL")
     (found,) = run_node("XlaSpmdFullToShardShape", np.ones(4, f32), manual_sharding=whole)

@@ -487,10 +487,10 @@ def grown(x):
 
 
 DYNAMIC = {
-    "a loop that grows": (grown, "While", "a loop keeps its shapes"),
+    "a loop that grows": (grown, "While", "wanted equal shapes"),
     "branches of different shapes": (
         lambda x: tf.cond(x[0] > 2.0, lambda: x, lambda: tf.concat([x, computed(x, "inside")], 0)),
-        "If", "result 0 is",
+        "If", "result 0 of a conditional is",
     ),
     "a range of a computed length": (
         lambda x: tf.cast(tf.range(tf.cast(tf.reduce_sum(x), tf.int32)), tf.float32), "Range",

@@ -3,7 +3,7 @@
     import axla.aot
     package = axla.aot.compile(predict, (x,), name="digits::Predict", target="cortex-m4f", out="digits")
 
-Imported when used: `load` needs the runtime only.
+The modules are imported on first use: `load` needs only the runtime.
 """
 
 from __future__ import annotations

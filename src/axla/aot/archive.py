@@ -2,7 +2,7 @@
 
 There are two formats: System V's (GNU's), which linkers accept for ELF, COFF and WebAssembly, and BSD's for
 Mach-O. For COFF a second symbol table for Microsoft's linkers is added. Times, owners and modes are fixed, so
-that equal objects give equal archives.
+that archives of equal objects are equal.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from axla.core.errors import UnsupportedError
 
 _MAGIC = b"!<arch>\n"
 _MOST = 1 << 32  # the tables have offsets of 32 bits
-_SHORT = 15  # bytes of a name that stands in a member's header, with a slash behind
+_SHORT = 15  # the longest name, in bytes, that a member's header holds together with a slash
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ def write(library: CompiledLibrary) -> dict[str, str | bytes]:
     defined = sorted(under + name for name in symbols(library.image).defined)
     members = [Member(f"{library.prefix}.o", library.image, tuple(defined))]
     if library.weights is Weights.SEPARATE:
-        # The symbol is hidden: of no use to a dynamic linker, but the static one has to find it.
+        # The symbol is hidden from dynamic linkers, but the static linker must find it.
         found = (under + library.weights_symbol,)
         members.append(Member(f"{library.prefix}_weights.o", library.constants_image, found))
     return {f"{library.prefix}.a": archive(members, library.target.form.format)}
@@ -62,7 +62,7 @@ def _offsets(members: Sequence[Member], start: int, sizes: Sequence[int]) -> lis
     found = []
     for member, size in zip(members, sizes, strict=True):
         if start >= _MOST:
-            raise UnsupportedError(f"archive: {member.name} begins after 4 GiB, where no symbol is found")
+            raise UnsupportedError(f"archive: {member.name} begins after 4 GiB, where no symbol can be found")
         found.append(start)
         start += size
     return found
@@ -80,7 +80,7 @@ def _gnu(members: Sequence[Member], *, second: bool) -> bytes:
     count = sum(len(m.symbols) for m in members)
     strings = b"".join(s.encode() + b"\0" for m in members for s in m.symbols)
     table_size = 4 + 4 * count + len(strings)
-    # Microsoft's: sorted symbols with member numbers from 1.
+    # Microsoft's table has sorted symbols, with member numbers from 1.
     ordered = sorted((s.encode(), k) for k, m in enumerate(members, 1) for s in m.symbols)
     second_size = 4 + 4 * len(members) + 4 + 2 * count + len(strings) if second else 0
     start = len(_MAGIC) + 60 + table_size + table_size % 2
@@ -106,7 +106,7 @@ def _bsd(members: Sequence[Member]) -> bytes:
     linker requires.
     """
     names = [_padded(m.name.encode() + b"\0", 8, b"\0") for m in members]
-    names = [name + b"\0" * 4 for name in names]  # 8 of the magic and 60 of the header: 4 off
+    names = [name + b"\0" * 4 for name in names]  # 68 bytes come before the name: 4 mod 8
     sizes = [len(n) + len(m.data) + -len(m.data) % 8 for n, m in zip(names, members, strict=True)]
     strings = _padded(b"".join(s.encode() + b"\0" for m in members for s in m.symbols), 8, b"\0")
     count = sum(len(m.symbols) for m in members)

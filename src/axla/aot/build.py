@@ -31,7 +31,7 @@ class Label:
     name: str
     label: str
     variable: bool = False  # of an argument: kept between calls (read only, unless a result is written to it)
-    packed: str = ""  # the array that its bytes hold
+    packed: str = ""  # a description of the array that its bytes hold, if it is packed
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +44,8 @@ class BuildSource:
     module: Module
     arguments: tuple[Label, ...]
     results: tuple[Label, ...]
-    suffix: str = ""  # of the library's name, when it has more than one function
-    rows: int = 0  # the number that tells it from others of the same function; 0: it has none
+    suffix: str = ""  # added to the library's name, if it has several functions
+    rows: int = 0  # the number of rows, if a function is compiled for several numbers of rows; else 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,10 +66,10 @@ def build(
     """The library of some functions; the modules are not changed.
 
     Raises InvalidArgument for duplicate names and names that are not identifiers, VerifyError for an invalid
-    module, UnsupportedError with op and target for what an object cannot contain.
+    module, and UnsupportedError with op and target for an op that an object cannot contain.
     """
     if not sources:
-        raise InvalidArgument(f"{name}: a library has at least one function")
+        raise InvalidArgument(f"{name}: wanted at least one function, found none")
     check_unique((source.suffix for source in sources), f"{name}: functions")
     names = [name.with_suffix(s.suffix) if s.suffix else name for s in sources]
     originals, work = [], {}
@@ -110,7 +110,7 @@ def _function(source: BuildSource, name: Name, interface: Interface, module: Mod
     for alias in interface.aliases:
         memory, held = interface.parameters[alias.parameter], interface.results[alias.result]
         if element_alignment(held.shape) > element_alignment(memory.shape):
-            message = f"{name}: {held} cannot lie in {memory}: callers align arrays to their elements"
+            message = f"{name}: result {held} cannot overwrite {memory}, which has a smaller alignment"
             raise UnsupportedError(message)
     written = interface.donated
     placed = {alias.result for alias in interface.aliases}

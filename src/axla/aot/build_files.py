@@ -1,4 +1,4 @@
-"""CMakeLists.txt of a library, and the files for a Rust crate: `build.rs` and the module `P.rs`."""
+"""Writes CMakeLists.txt of a library, and the files for a Rust crate: `build.rs` and the module `P.rs`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from axla.core.templates import fill
 
 
 def write(library: CompiledLibrary) -> dict[str, str | bytes]:
-    """The files."""
+    """The files: {name: contents}."""
     return {
         "CMakeLists.txt": _cmake(library),
         "build.rs": rust.build_script(library),

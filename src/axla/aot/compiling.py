@@ -34,14 +34,14 @@ WRITERS = (archive, header, cpp, weights_files, build_files, report_files)
 
 @takes_options
 def compile(program: Any, args: Any = None, *, out: str | os.PathLike[str], **options: Any) -> Package:  # noqa: A001
-    """Compiles a program to a folder `out`. A C compiler is all that is needed to use it.
+    """Compiles a program to a folder `out`. Only a C compiler is needed to use the folder.
 
     `program` is a JAX function (with `args` like its arguments), a jax.export artifact, a Module, the result
     of a builder, or HLO or StableHLO: its content, or its path. {suffix: program} makes several functions.
     `args` of {rows: args} compiles a function for several sizes.
 
     Raises InvalidArgument for errors in the call, UnsupportedError with op and source line for what a library
-    or the target does not support. Nothing is written then.
+    or the target does not support. Then nothing is written.
     """
     folder = check_folder(out)
     chosen = options_of(options)
@@ -52,7 +52,9 @@ def compile(program: Any, args: Any = None, *, out: str | os.PathLike[str], **op
 def write_package(
     folder: Path, library: CompiledLibrary, found: Sequence[Example], chosen: Options = DEFAULT
 ) -> Package:
-    """Writes the files of a library; recordings are calls of the examples."""
+    """Writes the files of a library to a folder. The self-test has recorded calls with the arguments of the
+    examples `found`.
+    """
     self_test = chosen.self_test and all(map(registered, library.externals))
     recordings = record(library, tuple(example.inputs for example in found)) if self_test else ()
     contents = written(library, recordings)
@@ -64,7 +66,7 @@ def write_package(
     if others := neighbours(folder, library.prefix, list(contents)):
         files_of = f"{folder} has files of other libraries, which stay: {', '.join(others)}"
         warnings.warn(
-            f"{files_of}; CMakeLists.txt, build.rs and example.c are of {chosen.name}", stacklevel=3
+            f"{files_of}; CMakeLists.txt, build.rs and example.c are now for {chosen.name}", stacklevel=3
         )
     return Package(folder, files, library, report if isinstance(report, str) else report.decode())
 

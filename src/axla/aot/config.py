@@ -79,8 +79,8 @@ class Config:
 
 
 def read_config(source: str | bytes | os.PathLike[str]) -> Config:
-    """The configuration in a text, a binary message, or a file; ParseError with the position of the error,
-    and the field.
+    """Reads the configuration in a text, a binary message, or a file; ParseError with the field and the
+    position of the error.
     """
     content = source = opened(source)
     if isinstance(content, os.PathLike):
@@ -89,7 +89,7 @@ def read_config(source: str | bytes | os.PathLike[str]) -> Config:
         message = _message(content)
     found = {kind: _entries(kind, message.get(kind, ())) for kind in ("feed", "fetch", "variable")}
     if not found["fetch"]:
-        raise InvalidArgument("config: it has no fetch; a library gives at least one result")
+        raise InvalidArgument("config: it has no fetch; a library returns at least one result")
     for kind, entries in (("feed", [*found["feed"], *found["variable"]]), ("fetch", found["fetch"])):
         check_unique((f"{e.node}:{e.output}" for e in entries), f"config: {kind}")
     return Config(found["feed"], found["fetch"], found["variable"])
@@ -99,7 +99,7 @@ def _message(content: str | bytes) -> dict[str, Any]:
     table = _MESSAGES["Config"]
     if isinstance(content, str):
         return from_text(content, table)
-    if not re.search(rb"[\0-\x08\x0e-\x1f]", content):  # lengths and numbers of fields are such characters
+    if not re.search(rb"[\0-\x08\x0e-\x1f]", content):  # binary messages have such bytes
         return from_text(content.decode("utf-8", "replace"), table)
     return decode(content, table)
 
@@ -184,7 +184,7 @@ def _inputs_for(
 
 
 def renamed(source: BuildSource, names: tuple[Sequence[str] | None, Sequence[str] | None]) -> BuildSource:
-    """The source with other names for arguments and results; None leaves a name."""
+    """The source with other names for arguments and results; None for either keeps their names."""
     found = []
     for what, labels, chosen in zip(
         ("arguments", "results"), (source.arguments, source.results), names, strict=True
@@ -195,16 +195,16 @@ def renamed(source: BuildSource, names: tuple[Sequence[str] | None, Sequence[str
         if isinstance(chosen, str) or len(chosen) != len(labels):
             count = "a str" if isinstance(chosen, str) else f"{len(chosen)} names"
             have = ", ".join(label.name for label in labels)
-            raise InvalidArgument(f"names: {what}: {count} for {len(labels)}: {have}")
+            raise InvalidArgument(f"names: found {count} for {len(labels)} {what}: {have}")
         found.append(tuple(replace(label, name=name) for label, name in zip(labels, chosen, strict=True)))
     return replace(source, arguments=found[0], results=found[1])
 
 
 def with_variables(source: BuildSource, variables: Sequence[str]) -> BuildSource:
-    """The source with arguments that are kept between calls (variables): a whole argument (`params`, with all
-    its leaves) or one leaf. A result of the same name (`result['x']` for `x`) is written to its memory;
-    without such a result, and without aliasing in the program, a variable is only read. InvalidArgument where
-    unnamed results of its shape could be meant.
+    """Makes arguments variables, which are kept between calls: a whole argument (`params`, with all its
+    leaves) or one leaf. A result of the same name (`result['x']` for `x`) is written to its memory; without
+    such a result, and without aliasing in the program, a variable is only read. Raises InvalidArgument if a
+    variable would only be read, but an unnamed result has its shape and may be its new value.
     """
     if isinstance(variables, str):
         raise InvalidArgument(f"variables: wanted a list of names, found the str {variables!r}")
@@ -228,7 +228,7 @@ def with_variables(source: BuildSource, variables: Sequence[str]) -> BuildSource
             same = label.name == arguments[k].name or label.label == arguments[k].label
             fits = shapes[n].logical is module.entry.parameters[k].shape.logical
             if same and fits and leaves[n] not in named:
-                # JAX donates by shape: what goes by the name is meant more than that.
+                # JAX chooses aliases by shape; a result with the variable's name takes precedence.
                 aliases = [a for a in aliases if a.parameter != k and a.output != leaves[n]]
                 aliases.append(Alias(leaves[n], k, ()))
                 named.add(leaves[n])
@@ -243,7 +243,7 @@ def _check_read_only(
     label: Label, parameter: Instruction, aliases: Sequence[Alias], results: Sequence[Label],
     shapes: Sequence[AnyShape],
 ) -> None:  # fmt: skip
-    """Raises InvalidArgument for a variable that nothing writes, if an unnamed result could be meant to."""
+    """Raises InvalidArgument for a variable that nothing writes, if an unnamed result may be its value."""
     if any(alias.parameter == op_of(parameter, Parameter).parameter_number for alias in aliases):
         return
     nameless = [
@@ -254,7 +254,7 @@ def _check_read_only(
     if nameless:
         raise InvalidArgument(
             f"variables: no result is called {label.label}, so nothing writes it; {', '.join(nameless)} may "
-            "be meant: names=(None, [...]) and --result-names=... give results names"
+            "be meant: names=(None, [...]) and --result-names=... set the names of results"
         )
 
 

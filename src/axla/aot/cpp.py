@@ -15,7 +15,7 @@ from axla.core.dataclass import dataclass
 from axla.core.errors import InvalidArgument
 from axla.core.templates import fill
 
-# Names of the base class and of every class.
+# Names of the members of the base class and of every generated class.
 _MEMBERS = frozenset({
     "AllocMode", "ArgShapeInfos", "ArgSize", "CompiledFunction", "Counts", "GetArgName",
     "GetResultName", "GetVariableName", "HasNameIndices", "LookupArgIndex", "LookupResultIndex",
@@ -31,7 +31,7 @@ _MEMBERS = frozenset({
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """A value with its position in a table of the class, and the prefix of its accessors."""
+    """A value of a generated class: its position in a table of the class, and prefixes of its accessors."""
 
     value: LibraryValue
     table: str  # args_ or results_
@@ -40,7 +40,7 @@ class _Entry:
 
     @property
     def const(self) -> bool:
-        """Whether the function must not change it through accessors."""
+        """Whether the value must not be changed through accessors."""
         return self.value.role is Role.CONSTANT_VARIABLE
 
 
@@ -89,7 +89,7 @@ def _class(function: LibraryFunction, library: CompiledLibrary) -> str:
 
 
 def _entries(function: LibraryFunction) -> list[_Entry]:
-    """Arguments, variables, results; the names of variables' accessors have no number."""
+    """The values of a class: arguments, variables, results. Accessors of variables have no number."""
     found = []
     plain = [a for a in function.arguments if a.role is Role.ARGUMENT]
     for number, value in enumerate((*plain, *function.variables)):
@@ -134,15 +134,15 @@ def _table(
 
 
 class _Members:
-    """Accessors by name, each name once: a name that two values could have goes to the value that is named
-    so, or else to the first.
+    """Writes the accessors of values, each name once. If two values could have an accessor with the same
+    name, it belongs to the value of this name, or else to the first.
     """
 
     def __init__(self, entries: Sequence[_Entry]):
         self.taken = {stem for entry in entries for stem in entry.stems}
 
     def accessors(self, entry: _Entry) -> list[str]:
-        """The accessors of a value, by its number and by its name."""
+        """The text lines of a value's accessors, by its number and by its name."""
         value = entry.value
         about = f"{value.name}: {value.type}"
         if value.label != value.name:

@@ -1,4 +1,4 @@
-"""The functions of an object that C calls, as LLVM text: they fill in a call frame and call the entry
+"""Writes the functions of an object that C calls, as LLVM text: they fill in a call frame and call the entry
 function.
 
 `NAME_run(args, results, workspace)` creates a frame; `NAME_run_frame(frame)` takes the caller's frame and
@@ -18,9 +18,9 @@ from axla.program.interface import Interface
 from axla.target.machine import ALIGNMENT, ObjectForm
 
 _ATTRIBUTES = 'nounwind "no-builtins"'
-_MARK = 16  # bytes that find the constants in an object
+_MARK = 16  # bytes of the mark by which the constants are found in an object
 ROOM = 64
-"""Bytes of the room for constants in an ELF object, which `room.py` makes longer."""
+"""The size in bytes of the section for constants in an ELF object, which `room.py` enlarges."""
 _SERIAL, _NEVER = "axla_serial", "axla_never"
 
 
@@ -95,7 +95,9 @@ def _run_frame(
 
 
 def _result_table(f: LlvmFunction, arguments: Ssa, public: Ssa, interface: Interface) -> Ssa:
-    """A table of all results: the caller's, and between them parameters that are written in place."""
+    """A table of pointers to all results: those of the caller, and in between the parameters that results
+    overwrite.
+    """
     width = f.module.pointer_bytes
     parameter = {alias.result: alias.parameter for alias in interface.aliases}
     table = f.space(f"[{len(interface.results)} x ptr]")
@@ -107,7 +109,7 @@ def _result_table(f: LlvmFunction, arguments: Ssa, public: Ssa, interface: Inter
 
 
 def mark_of(symbol: str, size: int) -> bytes:
-    """A placeholder for the constants, which `room.py` replaces: bytes that do not occur elsewhere by
+    """A mark in place of the constants, by which `room.py` finds them: bytes that do not occur elsewhere by
     chance.
     """
     return blake2b(f"{symbol} {size}".encode(), digest_size=_MARK).digest()
@@ -115,7 +117,7 @@ def mark_of(symbol: str, size: int) -> bytes:
 
 def add_constants(module: LlvmModule, symbol: str, size: int, weights: Weights, form: ObjectForm) -> None:
     """Adds the constants segment as a global: space for it, beginning with a mark, or a declaration of an
-    external one.
+    external symbol.
 
     Constants are never in LLVM text; they are written into the finished object. `externally_initialized`
     keeps LLVM from relying on the zeros.
@@ -128,7 +130,7 @@ def add_constants(module: LlvmModule, symbol: str, size: int, weights: Weights, 
 
 
 def constants_module(symbol: str, size: int, form: ObjectForm) -> str:
-    """The LLVM module of an object that holds nothing but the constants."""
+    """The LLVM module of an object that contains only the constants."""
     return _room(symbol, _own(form), size, form) + "\n"
 
 

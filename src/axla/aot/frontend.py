@@ -30,7 +30,7 @@ from axla.ir.op import OPS
 from axla.ir.verify import verify
 from axla.stablehlo.names import names_in
 
-# Names that instructions get when nobody gives them one: opcodes, and what JAX and printers write.
+# Generated names of instructions: opcodes, and names that JAX and printers make.
 _MADE_UP = frozenset(
     {form for opcode in OPS for form in (opcode, opcode.replace("-", "_"))}
     | {"", "ROOT", "root", "dot_general", "convert_element_type", "broadcast_in_dim", "reduce_sum"}
@@ -38,10 +38,10 @@ _MADE_UP = frozenset(
 
 
 def examples(program: Any, args: Any = None, options: Options = DEFAULT) -> tuple[Example, ...]:
-    """The functions of a library.
+    """Converts a program, or several, to the functions of a library.
 
-    `program` may be {suffix: program}: several functions, with `args` {suffix: args}. `args` may be
-    {rows: args}: the same function for several numbers of rows.
+    `program` may be {suffix: program}: several functions, with `args` {suffix: args}. `args` may be {rows:
+    args}: the same function for several numbers of rows.
     """
     if isinstance(program, Mapping):
         return _several(program, args, options)
@@ -49,7 +49,7 @@ def examples(program: Any, args: Any = None, options: Options = DEFAULT) -> tupl
         return (example(program, args, options),)
     if not args or not all(isinstance(rows, int) and rows > 0 for rows in args):
         found = ", ".join(map(repr, args)) or "nothing"
-        raise InvalidArgument(f"args: a mapping has numbers of rows for keys, found {found}")
+        raise InvalidArgument(f"args: the keys of a mapping must be numbers of rows, found {found}")
     found = []
     for rows, given in args.items():
         one = example(program, given, options)
@@ -59,8 +59,8 @@ def examples(program: Any, args: Any = None, options: Options = DEFAULT) -> tupl
 
 
 def _check_rows(sources: Sequence[BuildSource]) -> None:
-    """Raises InvalidArgument unless some dimension is the number of rows, or a multiple of it, and all else
-    is equal.
+    """Raises InvalidArgument unless some dimension of the arguments is the number of rows, or a multiple of
+    it, in all sources, and everything else is equal.
     """
     rows = [source.rows for source in sources]
     shapes = [[shape for _, shape in parameter_leaves(source.module)] for source in sources]
@@ -72,12 +72,12 @@ def _check_rows(sources: Sequence[BuildSource]) -> None:
     if not (fits and varies):
         texts = [", ".join(show(shape) for shape in some) for some in shapes]
         found = "; ".join(f"{row}: {text}" for row, text in zip(rows, texts, strict=True))
-        raise InvalidArgument(f"args: wanted arrays with the rows of their keys, else equal; found {found}")
+        raise InvalidArgument(f"args: wanted shapes that differ only in the rows, the keys; found {found}")
 
 
 def _several(programs: Mapping[Any, Any], args: Any, options: Options) -> tuple[Example, ...]:
     if not programs:
-        raise InvalidArgument("program: a mapping has suffixes of functions for keys, found nothing")
+        raise InvalidArgument("program: a mapping must have suffixes of functions as keys, found nothing")
     if args is not None and not isinstance(args, Mapping):
         wanted = f"a mapping with the keys of program, {', '.join(map(repr, programs))}"
         raise InvalidArgument(f"args: wanted {wanted}; found {type(args).__name__}")
@@ -87,14 +87,14 @@ def _several(programs: Mapping[Any, Any], args: Any, options: Options) -> tuple[
     found = []
     for suffix, program in programs.items():
         if not isinstance(suffix, str):
-            raise InvalidArgument(f"program: the suffix of a function is a str, found {suffix!r}")
+            raise InvalidArgument(f"program: the suffix of a function must be a str, found {suffix!r}")
         one = example(program, (args or {}).get(suffix), options)
         found.append(replace(one, source=replace(one.source, suffix=suffix)))
     return tuple(found)
 
 
 def example(program: Any, args: Any = None, options: Options = DEFAULT) -> Example:
-    """One program with names. `args`: example arguments of a JAX function; for other programs an array, or an
+    """Converts one program. `args`: example arguments of a JAX function; for other programs an array, or an
     object with a shape, for each parameter leaf.
     """
     if args is not None and not isinstance(args, list | tuple):
@@ -117,7 +117,7 @@ def example(program: Any, args: Any = None, options: Options = DEFAULT) -> Examp
 
 def _module(program: Any, args: Sequence[Any] | None, options: Options) -> Module:
     if not isinstance(program, Module | str | bytes | bytearray | os.PathLike) and not callable(program):
-        program = getattr(program, "module", program)  # of a builder's computation
+        program = getattr(program, "module", program)  # the module of a builder's computation
     if isinstance(program, Module):
         return _sized(program, args, options)
     program = opened(program)
@@ -138,12 +138,12 @@ def _parsed(program: str | bytes | os.PathLike[str], args: Sequence[Any] | None,
         content = Path(program).read_bytes() if isinstance(program, os.PathLike) else program
         if not isinstance(content, bytes) or not _may_be_export(content):
             raise
-        try:  # what jax.export serializes has no mark to know it by
+        try:  # a serialized jax.export has no magic bytes
             return _of_jax(content, args, options)
         except (AxlaError, ImportError):
             raise
         except Exception:
-            pass  # it is none: what is wrong with it as a program is said
+            pass  # it is not an export: the error of the parser is raised
         raise
     return _sized(module, args, options)
 
@@ -164,7 +164,7 @@ def _of_jax(program: Any, args: Sequence[Any] | None, options: Options) -> Modul
     if callable(program) and args is None:
         wanted = "arguments like these: arrays or jax.ShapeDtypeStruct"
         raise InvalidArgument(f"args: a JAX function is compiled for {wanted}; found none")
-    # An export has its arguments; those given say what its open sizes are.
+    # An export has its own arguments; the given ones determine only its open sizes.
     found = lowered(program, args if callable(program) and args is not None else (), {})
     module = module_of(found)
     if not isinstance(module, DynamicModule):
@@ -175,12 +175,12 @@ def _of_jax(program: Any, args: Sequence[Any] | None, options: Options) -> Modul
 
 
 def _sized(module: Module, args: Sequence[Any] | None, options: Options) -> Module:
-    """The module with all sizes known. An error names the arguments with open sizes."""
+    """The module with all sizes known. InvalidArgument names the arguments with open sizes."""
     from axla.stablehlo.modules import DynamicModule
 
     if not isinstance(module, DynamicModule):
         if options.arg_types is not None or options.dim_args is not None:
-            raise InvalidArgument(f"arg_types and dim_args: {module.name} has no `?`")
+            raise InvalidArgument(f"arg_types and dim_args: module {module.name} has no open sizes (`?`)")
         return module
     types = options.arg_types
     if types is None and args is not None:
@@ -205,7 +205,7 @@ def _leaves(args: Sequence[Any]) -> list[Any]:
         if isinstance(item, Mapping):
             try:
                 stack.extend(item[key] for key in sorted(item, reverse=True))
-            except TypeError:  # keys without an order, which JAX does not take either
+            except TypeError:  # keys that cannot be sorted, which JAX refuses, too
                 stack.extend(reversed(list(item.values())))
         elif isinstance(item, list | tuple):
             stack.extend(reversed(item))
@@ -226,7 +226,7 @@ def _arrays(module: Module, args: Sequence[Any]) -> tuple[np.ndarray, ...] | Non
             return None
         try:
             array = np.asarray(leaf)
-        except TypeError:  # keys of jax.random
+        except TypeError:  # an array of keys of jax.random
             return None
         if array.shape != shape.dims or not np.can_cast(array.dtype, shape.dtype.numpy, "same_kind"):
             return None
@@ -238,8 +238,8 @@ def _arrays(module: Module, args: Sequence[Any]) -> tuple[np.ndarray, ...] | Non
 
 
 def labels_of(module: Module) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The origin of parameter leaves and result leaves: paths in the trees of a JAX function, or HLO names.
-    Unnamed results have none.
+    """The origins of parameter leaves and of result leaves: paths in the trees of a JAX function, or HLO
+    names; "" for results without a name.
     """
     from_jax = _jax_names(module)
     if from_jax is not None:
@@ -299,8 +299,8 @@ def _labels(places: Sequence[str], default: str) -> tuple[Label, ...]:
 
 
 def _readable(place: str, default: str) -> str:
-    """A path without uninformative parts: the word `result` in front, the number after a name from XLA.
-    `args[0]['w']` becomes arg0['w'].
+    """A path without uninformative parts: the first word `args`, `kwargs` or `result`, and the number after a
+    name from XLA. `args[0]['w']` becomes arg0['w'].
     """
     bare = re.sub(r"^(args|kwargs|result)(?=\[|\.|$)", "", place)
     if bare != place:

@@ -1,4 +1,4 @@
-"""The arguments and results of a program. `cut` changes them."""
+"""Finds the arguments and results of a program by their names; `cut` changes them."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ LeafPath = tuple[int, ...]
 
 
 def flattened(module: Module) -> Module:
-    """A copy whose parameters are arrays: tuples are flattened, and rebuilt inside. Its header has no
-    layouts.
+    """A copy of a module whose parameters are arrays: tuples are flattened, and rebuilt inside. Its header
+    has no layouts.
     """
     copy = clone_module(module)
     entry = copy.entry
@@ -45,7 +45,9 @@ def flattened(module: Module) -> Module:
 
 
 def _apart(entry: Computation, parameter: Instruction, number: int) -> list[Instruction]:
-    """Adds new parameters for the leaves of one; its users get a value rebuilt from them."""
+    """Adds a parameter for each leaf of `parameter`, numbered from `number` on, and rebuilds its value from
+    them for its users. Returns the new parameters.
+    """
     users = list(parameter.users)
     alone = not isinstance(parameter.shape, TupleShape)
     leaves = [
@@ -57,7 +59,7 @@ def _apart(entry: Computation, parameter: Instruction, number: int) -> list[Inst
     ]  # fmt: skip
     whole = nest(parameter.shape, iter(leaves), lambda parts: entry.add(Tuple(), parts))
     entry.replace(parameter, whole, users)
-    # What takes an element of a tuple that is here takes it itself: no leaf needs the others then.
+    # An element that is taken from a rebuilt tuple is used directly, so that no leaf needs the others.
     work = list(users)
     while work:
         user = work.pop()
@@ -68,19 +70,21 @@ def _apart(entry: Computation, parameter: Instruction, number: int) -> list[Inst
 
 
 def result_indices(module: Module) -> list[LeafPath]:
-    """The positions of result leaves in the result."""
+    """The index paths of the array leaves of the result."""
     return [index for index, leaf in indexed_leaves(module.entry.root.shape) if isinstance(leaf, Shape)]
 
 
 def array_shape(value: Instruction, what: str) -> Shape:
     """The shape of a value, which must be an array."""
     if not isinstance(value.shape, Shape):
-        raise InvalidArgument(f"{what}: {value!r} is not an array; say which part by its output_index")
+        raise InvalidArgument(f"{what}: {value!r} is not an array; its output_index selects an array")
     return value.shape
 
 
 def element(value: Instruction, index: LeafPath) -> Instruction:
-    """A part of a value: the operand if it is a tuple instruction, else a get-tuple-element."""
+    """The element of a tuple value at an index path: an operand of a tuple instruction, or a new
+    get-tuple-element.
+    """
     for k in index:
         if isinstance(value.op, Tuple):
             value = value.operands[k]
@@ -91,14 +95,16 @@ def element(value: Instruction, index: LeafPath) -> Instruction:
 
 @dataclass(frozen=True, slots=True)
 class Ends:
-    """Finds arguments, results and instructions of a flattened module by the names that users know."""
+    """Finds arguments, results and instructions of a flattened module by the names that users see."""
 
     module: Module
     arguments: tuple[Label, ...]
     results: tuple[Label, ...]
 
     def argument(self, node: str, output: int, what: str) -> tuple[Instruction, Label]:
-        """A parameter by its name, label or identifier, or any instruction of the entry computation."""
+        """A parameter by its name, label or C identifier, or any instruction of the entry computation, and a
+        label for it.
+        """
         for parameter, label in zip(self.module.entry.parameters, self.arguments, strict=True):
             alone = output == 0 and node in (parameter.name, label.name, label.label)
             if alone or label.label == f"{node}[{output}]":
@@ -106,7 +112,9 @@ class Ends:
         return self._instruction(node, output, what, [label.name for label in self.arguments])
 
     def result(self, node: str, output: int, what: str) -> tuple[Instruction, Label]:
-        """A result by its label or identifier, or any instruction of the entry computation."""
+        """A result by its label or C identifier, or any instruction of the entry computation, and a label for
+        it.
+        """
         for index, label in zip(result_indices(self.module), self.results, strict=True):
             if node in (label.name, label.label) and output == 0:
                 return element(self.module.entry.root, index), label
@@ -134,26 +142,26 @@ class Ends:
         name = derived([node], "value")[0]
         if isinstance(found.shape, TupleShape):
             if output >= len(found.shape.elements) or output < 0:
-                raise InvalidArgument(f"{what}: {found!r} has {len(found.shape.elements)} outputs")
+                raise InvalidArgument(f"{what}: {found!r} has only {len(found.shape.elements)} outputs")
             if len(found.shape.elements) > 1:
                 name = f"{name}_{output}"
             return element(found, (output,)), Label(name, f"{node}:{output}")
         if output:
-            raise InvalidArgument(f"{what}: {found!r} has one output")
+            raise InvalidArgument(f"{what}: {found!r} has only one output")
         return found, Label(name, node)
 
 
 def cut(
     module: Module, takes: Sequence[Instruction], gives: Sequence[Instruction], labels: Sequence[Label]
 ) -> None:
-    """Makes `takes` the parameters and `gives` the results of a flattened module, and leaves out the rest.
+    """Makes `takes` the parameters and `gives` the results of a flattened module, and removes the rest.
 
     Raises InvalidArgument with the names of parameters that the results need but `takes` lacks; `labels` are
     those of the original parameters.
     """
     entry = module.entry
     old = list(entry.parameters)
-    # A fresh value stands for each that is taken, also where it is given back.
+    # A new parameter replaces each value in `takes`, also where the value is a result.
     fresh = {
         place: entry.add(Parameter(array_shape(place, "feed").logical, len(old) + k), stem=place.name,
                          extra=replace(place.extra, control_predecessors=()))
@@ -166,7 +174,7 @@ def cut(
     needed = set(below(entry.root, set()))
     missing = [label.label for p, label in zip(old, labels, strict=True) if p in needed]
     if missing:
-        message = f"config: the fetches need {', '.join(missing)}, which no feed or variable gives"
+        message = f"config: the fetches need {', '.join(missing)}, which no feed or variable provides"
         raise InvalidArgument(message)
     kept = needed.union(fresh.values())
     for inst in reversed(post_order(entry)):

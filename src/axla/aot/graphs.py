@@ -45,7 +45,7 @@ def opened_graph(program: Any) -> Saved | None:
     if isinstance(program, Saved):
         return program
     if isinstance(program, model.Function):
-        raise InvalidArgument("a loaded function: give the file or folder that it was loaded from")
+        raise InvalidArgument("a loaded function cannot be compiled: give its file or folder")
     content = program = opened(program)
     if isinstance(program, os.PathLike):
         path = Path(program)
@@ -57,22 +57,22 @@ def opened_graph(program: Any) -> Saved | None:
 
 
 def message_of(path: Path, name: str) -> dict[str, Any]:
-    """The TensorFlow message in a file, as text if the suffix says so."""
+    """Decodes the TensorFlow message of the type `name` in a file; it is text if the suffix is .pbtxt."""
     if path.suffix == ".pbtxt":
         return from_text(path.read_text("utf-8", "surrogateescape"), name)
     return decode(path.read_bytes(), name)
 
 
 def example(saved: Saved, args: Sequence[Any] | None, options: Options) -> Example:
-    """The function selected by options. `args`: its arguments as arrays, shapes or texts of shapes."""
+    """The function that the options select. `args`: its arguments as arrays, shapes or texts of shapes."""
     for name in ("freeze_checkpoint", "freeze_saver") if options.config is None else ("signature",):
         if getattr(options, name) is not None:
-            raise InvalidArgument(f"{name}: wanted a configuration, with a checkpoint, or a signature")
+            raise InvalidArgument(f"{name}: freeze_... options need a config, signature excludes it")
     if options.config is not None:
         graph = graph_of(saved.graph, saved.name)
         return _of_config(graph, configs.read_config(options.config), _values(saved, graph, options), options)
     if not saved.signatures:
-        raise InvalidArgument("config: a graph without signatures needs one: it says what is fed and fetched")
+        raise InvalidArgument("config: the graph has no signatures, so feeds and fetches must be configured")
     return _of_signature(model.entry(saved, signature=options.signature), args, options)
 
 
@@ -80,7 +80,7 @@ def example(saved: Saved, args: Sequence[Any] | None, options: Options) -> Examp
 
 
 def _values(saved: Saved, graph: Graph, options: Options) -> NamedArrays:
-    """The values of variables: from the model's checkpoint, or from the one given."""
+    """The values of variables: from the model's checkpoint, or from the one in `freeze_checkpoint`."""
     if options.freeze_checkpoint is None:
         return restored(graph, saved.saver, saved.checkpoint)
     tensors = checkpoint_at(Path(options.freeze_checkpoint))
@@ -92,7 +92,7 @@ def _values(saved: Saved, graph: Graph, options: Options) -> NamedArrays:
 
 def _of_config(graph: Graph, config: Config, values: NamedArrays, options: Options) -> Example:
     """The program that a configuration cuts out of a graph. Variables not in the configuration become
-    constants with these values.
+    constants with the values in `values`.
     """
     shapes = [_feed_shape(entry, graph) for entry in config.feeds]
     feeds = [replace(e, dims=s.dims, dtype=s.dtype) for e, s in zip(config.feeds, shapes, strict=True)]
@@ -140,8 +140,8 @@ def _output(entry: ConfigEntry, graph: Graph) -> Output:
 
 
 def _of_signature(entry: model.EntryPoint, args: Sequence[Any] | None, options: Options) -> Example:
-    """The program for a signature. Variables become constants, except those that it writes and those that
-    options name.
+    """The program for a signature. Variables become constants, except those that the program writes and those
+    that options name.
     """
     given = _arguments(entry, args if options.arg_types is None else options.arg_types)
     arguments = list(zip(entry.arguments, given, strict=True))
@@ -190,7 +190,7 @@ def _arguments(entry: model.EntryPoint, given: Sequence[Any] | None) -> list[tup
         given = [None] * len(entry.arguments)
     if len(given) != len(entry.arguments):
         wanted = ", ".join(map(str, entry.arguments))
-        raise InvalidArgument(f"args: {len(given)} for {len(entry.arguments)} arguments: {wanted}")
+        raise InvalidArgument(f"args: found {len(given)} for {len(entry.arguments)} arguments: {wanted}")
     return [_argument(argument, value) for argument, value in zip(entry.arguments, given, strict=True)]
 
 
@@ -203,7 +203,7 @@ def _argument(argument: model.Argument, value: Any) -> tuple[Shape, np.ndarray |
         array = np.asarray(value)
         wanted = array.dtype if argument.dtype is None else argument.dtype.numpy
         if not np.can_cast(array.dtype, wanted, "same_kind"):
-            raise InvalidArgument(f"args: argument {argument}, found an array of {array.dtype}")
+            raise InvalidArgument(f"args: wanted {argument}, found an array of {array.dtype}")
         return Shape(from_numpy(np.dtype(wanted)), array.shape), array.astype(wanted)
     dims = argument.dims if value is None else value.shape
     if argument.dtype is None or dims is None or -1 in dims:
@@ -214,7 +214,7 @@ def _argument(argument: model.Argument, value: Any) -> tuple[Shape, np.ndarray |
     return Shape(argument.dtype, dims), None
 
 
-# Both.
+# With a configuration or a signature.
 
 
 def _imported(
@@ -241,7 +241,9 @@ def _between(
     fetches: Sequence[ConfigEntry],
     variables: Mapping[str, ConfigEntry],
 ) -> Example:
-    """The program with the names of the entries; unnamed ones get the name of their node."""
+    """An example for an imported graph, whose arguments and results have the names of the entries. Entries
+    without a name get the name of their node.
+    """
     given = _named([*feeds, *variables.values()])
     count = len(feeds)
     held = dict(zip(variables, given[count:], strict=True))
@@ -252,7 +254,9 @@ def _between(
 
 
 def _named(entries: Sequence[ConfigEntry]) -> tuple[ConfigEntry, ...]:
-    """Entries with names; C keywords get an underscore."""
+    """The entries, each with a name, by default that of its node. A derived name that is a C keyword gets an
+    underscore.
+    """
     names = derived([e.name or (f"{e.node}_{e.output}" if e.output else e.node) for e in entries], "value")
     chosen = [name if e.name in KEYWORDS else e.name or name for e, name in zip(entries, names, strict=True)]
     return tuple(replace(e, name=name) for e, name in zip(entries, chosen, strict=True))
@@ -260,7 +264,7 @@ def _named(entries: Sequence[ConfigEntry]) -> tuple[ConfigEntry, ...]:
 
 @dataclass(frozen=True, slots=True)
 class _Ends:
-    """Where the values of a configuration are in the module that was made for it."""
+    """Locates the values of a configuration in the module that was imported for it."""
 
     given: dict[tuple[str, int], Instruction]
     made: dict[tuple[str, int], Instruction]
@@ -268,8 +272,8 @@ class _Ends:
 
     @classmethod
     def of(cls, imported: Imported, config: Config, variables: Mapping[str, ConfigEntry]) -> _Ends:
-        """The same, where `variables` are those of the configuration; a variable that is never read gets a
-        parameter.
+        """Locates the values of `config`; `variables` are its variables by name. A variable that is never
+        read gets a parameter.
         """
         entry = imported.module.entry
         count = len(config.feeds)

@@ -14,7 +14,7 @@ from axla.core.templates import fill
 
 
 def write(library: CompiledLibrary) -> dict[str, str | bytes]:
-    """The header file."""
+    """The header file and its text."""
     return {f"{library.prefix}.h": text(library)}
 
 
@@ -69,7 +69,7 @@ def _about(library: CompiledLibrary) -> str:
 
 
 def _wrapped(line: str) -> list[str]:
-    """Lines of a comment that breaks at spaces."""
+    """Breaks a line of a comment at spaces."""
     indent = "  " * line.startswith(" ") + "  " * line.startswith("(")
     return wrap(line, 106, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False) or [""]
 
@@ -139,7 +139,7 @@ def _messages(function: LibraryFunction) -> list[str]:
 
 
 def _batches(library: CompiledLibrary) -> str:
-    """Functions that take the number of rows, and call the one compiled for it."""
+    """The functions that take a number of rows, and call the function compiled for this number."""
     functions = [(rows, library.functions[number]) for rows, number in library.batches]
     given = ", weights" * library.takes_weights
     calls = []

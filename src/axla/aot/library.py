@@ -1,4 +1,4 @@
-"""A compiled library, as the writers of its files see it: functions, arguments and results, code, weights."""
+"""A compiled library, from which its files are written: functions, arguments and results, code, weights."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ class LibraryValue:
     """An argument or a result: a row-major array that the caller owns."""
 
     name: str  # a C identifier, unique among the arguments or the results of its function
-    label: str  # where it comes from, for comments: `params['w']`, a parameter's name
+    label: str  # its origin, for comments: `params['w']`, a parameter's name
     shape: Shape
     bytes: int  # in memory; types of less than a byte take one byte per element
     role: Role
-    packed: str = ""  # the array that its bytes hold, for comments
+    packed: str = ""  # a description of the array packed in its bytes, for comments; or empty
 
     @property
     def type(self) -> str:
@@ -32,7 +32,7 @@ class LibraryValue:
 
     @property
     def is_written(self) -> bool:
-        """Whether a run writes it."""
+        """Whether a run writes to the array."""
         return self.role in (Role.VARIABLE, Role.RESULT)
 
     @property
@@ -73,7 +73,7 @@ class LibraryFunction:
 
     @property
     def signature(self) -> str:
-        """`(z: f32[2,2]) = foo::MatMul(x: f32[2,3], y: f32[3,2])`."""
+        """The signature, for comments: `(z: f32[2,2]) = foo::MatMul(x: f32[2,3], y: f32[3,2])`."""
         made, given = (
             ", ".join(f"{value.name}: {value.type}" for value in values)
             for values in (self.results, self.arguments)
@@ -109,7 +109,8 @@ class Tensor:
 class CompiledLibrary:
     """Functions compiled for one target into one object, with their common constants.
 
-    `batches`: functions that differ only in a number of rows: {rows: number of the function}.
+    `batches`: for functions that differ only in a number of rows, pairs of this number and the function's
+    number.
     """
 
     name: Name
@@ -120,7 +121,7 @@ class CompiledLibrary:
     constants: bytes  # the constants segment: 64-byte aligned where it is loaded
     constants_image: bytes = b""  # name_weights.o when weights is SEPARATE
     batches: tuple[tuple[int, int], ...] = ()
-    tensors: tuple[Tensor, ...] = ()  # what is in the constants, by offset
+    tensors: tuple[Tensor, ...] = ()  # the arrays in the constants, by offset
 
     @property
     def prefix(self) -> str:
@@ -144,7 +145,7 @@ class CompiledLibrary:
 
     @property
     def externals(self) -> list[str]:
-        """Functions that the user of the library must provide."""
+        """The names of functions that the user of the library must provide."""
         return sorted(self.target.form.externals)
 
     @property

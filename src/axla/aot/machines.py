@@ -13,7 +13,7 @@ from axla.target.names import TARGETS, target
 
 NATIVE = "native"
 
-# What else triples say for the parts of ours. The system of WebAssembly makes no difference to objects.
+# Other spellings of the parts of triples. The system of WebAssembly makes no difference to objects.
 _ARCHITECTURES = {
     "amd64": "x86_64",
     "x64": "x86_64",
@@ -31,13 +31,13 @@ _SYSTEMS = (
 def machine(name: str, cpu: str | None = None, features: Sequence[str] = ()) -> CpuTarget:
     """The target for a name, with CPU and features changed.
 
-    InvalidArgument with similar names where there is none.
+    Raises InvalidArgument, with similar names, for an unknown name.
     """
     if not isinstance(name, str):
         raise InvalidArgument(f"target: wanted an alias or a triple, found {type(name).__name__}")
     for feature in features:
         if not re.fullmatch(r"[+-][\w.-]+", feature):
-            raise InvalidArgument(f"target_features: {feature!r}: wanted + or - and a feature of LLVM's")
+            raise InvalidArgument(f"target_features: {feature!r}: wanted + or - and an LLVM feature")
     if name == NATIVE:
         found = with_features(host_target(), features)
         if cpu is not None:
@@ -45,7 +45,7 @@ def machine(name: str, cpu: str | None = None, features: Sequence[str] = ()) -> 
         return found
     alias = name if name in TARGETS else alias_of(name)
     if alias is None:
-        hint = did_you_mean(name, [NATIVE, *TARGETS])  # `riscv64-gc` is an alias that somebody mistyped
+        hint = did_you_mean(name, [NATIVE, *TARGETS])  # `riscv64-gc` may be a mistyped alias
         if known(name) and (name.count("-") > 1 or not hint):
             return triple_target(name, cpu, tuple(features))
         hint = hint or did_you_mean(name, dict.fromkeys(t.triple for t in TARGETS.values())) or "."
@@ -59,7 +59,7 @@ def machine(name: str, cpu: str | None = None, features: Sequence[str] = ()) -> 
 
 
 def alias_of(triple: str) -> str | None:
-    """The alias for a triple, in any spelling; the first one where several have it."""
+    """The alias for a triple, in any spelling; the first one if several aliases have it."""
     if "-" not in triple:
         return None
     wanted = _parts(triple)

@@ -12,7 +12,7 @@ from axla.core.regex import regex
 
 _IDENTIFIER = regex(r"[A-Za-z][A-Za-z0-9_]*")
 
-# Words of C11, C++20 and Rust 2021, and macros of headers that ours include: no name may be one.
+# Keywords of C11, C++20 and Rust 2021, and macros of headers that generated files include: not allowed.
 KEYWORDS = frozenset(
     """
     alignas alignof and and_eq asm auto bitand bitor bool break case catch char char8_t char16_t
@@ -65,7 +65,7 @@ def parse_name(text: str, symbol: str = "") -> Name:
     for part in parts:
         check_identifier(part, f"name {text!r}")
     if parts[0] in ("axla", "std") or parts[0].startswith("axla_") or (len(parts) == 1 and _is_taken(text)):
-        raise InvalidArgument(f"name {text!r}: the generated files need {parts[0]!r} for something else")
+        raise InvalidArgument(f"name {text!r}: {parts[0]!r} is reserved for the generated files")
     return Name(tuple(parts[:-1]), parts[-1])
 
 
@@ -80,7 +80,7 @@ def check_identifier(text: str, what: str) -> str:
         message = f"{what}: {text!r} is not an identifier (a letter, then letters, digits, underscores)"
         raise InvalidArgument(message)
     if text in KEYWORDS:
-        raise InvalidArgument(f"{what}: {text!r} is a word of C, C++ or Rust; give it another name")
+        raise InvalidArgument(f"{what}: {text!r} is a keyword or macro of C, C++ or Rust; rename it")
     if "__" in text:
         raise InvalidArgument(f"{what}: {text!r} has two underscores in a row, which C++ reserves")
     return text
@@ -96,8 +96,8 @@ def check_unique(names: Iterable[str], what: str) -> None:
 
 
 def derived(labels: Sequence[str], default: str) -> tuple[str, ...]:
-    """Identifiers made from labels: `params['w1']` gives params_w1. Numbers or underscores avoid empty names,
-    keywords and duplicates; labels without letters become `default`.
+    """Identifiers made from labels: `params['w1']` becomes params_w1. Numbers or underscores avoid empty
+    names, keywords and duplicates; labels without letters become `default`.
     """
     found: dict[str, None] = {}
     for number, label in enumerate(labels):

@@ -1,7 +1,7 @@
 """Compiles modules to one object file for a machine, without external dependencies.
 
-Ops that it cannot contain are refused by name before code is generated: calls into the host process, f64
-arithmetic on cores without it, arrays that a 32-bit machine cannot address. Calls that LLVM generates
+Ops that an object cannot contain are refused by name before code is generated: calls into the host process,
+f64 arithmetic on cores without it, arrays that a 32-bit machine cannot address. Calls that LLVM generates
 nevertheless are found in the object's symbols, and refused too.
 """
 
@@ -41,21 +41,22 @@ from axla.program.program import Program
 from axla.target.machine import CpuTarget
 
 ADDRESSABLE = 1 << 31
-"""Bytes of one buffer, of all constants and of the workspace, of a program for 32-bit addresses."""
+"""A program for 32-bit addresses is refused if a buffer, all constants or the workspace have this many bytes.
+"""
 
 KERNEL_LEVEL = 2
 _EMPTY = "axla_no_constants"
 
 _NO_ARITHMETIC = frozenset({"constant", "select", "fusion", "abs", "negate", "real", "imag", "complex"})
-"""Ops that compute nothing with floats, besides those that move, pass on or put together values."""
+"""Ops without floating-point arithmetic, besides those that only move, return or combine values."""
 
 
 @dataclass(frozen=True, slots=True)
 class ObjectCode:
     """The compiled object of programs for a target, their interfaces, and their common constants.
 
-    `constants_image` is the object with the constants if they are separate; `tensors` lists the arrays in
-    them.
+    `constants_image` is the object with the constants if they are separate; `tensors` lists the arrays in the
+    constants.
     """
 
     target: CpuTarget
@@ -90,7 +91,7 @@ def compile_object(
     for symbol, module in modules.items():
         names = constant_names(module) | names
         programs[symbol] = _program(module, target, pool, allow_libgcc)
-        names = constant_names(module) | names  # those that passes laid out anew
+        names = constant_names(module) | names  # constants to which passes gave another layout
     tensors = _tensors(pool, names)
     return object_of(
         programs,
@@ -106,8 +107,8 @@ def object_of(
     programs: Mapping[str, Program], constants: bytes, target: CpuTarget, *, prefix: str = "program",
     weights: Weights = Weights.OBJECT, tensors: tuple[Tensor, ...] = (),
 ) -> ObjectCode:  # fmt: skip
-    """The object of programs for a target, by symbol, and of their common constants segment. Refuses what
-    `compile_object` refuses.
+    """The object of programs for a target, by symbol, and of their common constants segment. Raises the same
+    errors as `compile_object`.
     """
     code = llvm_module(target)
     add_frame(code)
@@ -116,7 +117,7 @@ def object_of(
         if target.form.pointer_bytes == 4:
             refuse_large(program, target)
         _add_program(code, f"{symbol}_entry", program, target)
-    if weights is not Weights.OBJECT:  # who calls and links sees no difference where all are folded away
+    if weights is not Weights.OBJECT:  # callers and linkers need some even if all are folded away
         constants = constants or bytes(ALIGNMENT)
     segment = None if weights is Weights.FILE or not constants else f"{prefix}_weights"
     for symbol, program in programs.items():
@@ -145,7 +146,7 @@ def object_of(
 
 
 def constant_names(module: Module) -> dict[Literal, str]:
-    """Names for the constants of a module that may be in memory: their op_name, else their instruction's
+    """Names for those constants of a module that may be in memory: their op_name, else their instruction's
     name.
     """
     found: dict[Literal, str] = {}
@@ -179,7 +180,7 @@ def _program(module: Module, target: CpuTarget, pool: dict[Literal, int], allow_
     double = None if allow_libgcc or target.has_double else double_arithmetic(module)
     stand_alone(module)
     optimize(module, target)
-    if double is not None and double_arithmetic(module) is not None:  # it is not folded away
+    if double is not None and double_arithmetic(module) is not None:  # some remains after optimization
         message = f"{double}: target {target.name} has no f64 arithmetic; use f32, or allow_libgcc"
         raise UnsupportedError(message)
     return program_of(module, target, pool, tuner(module, target))
@@ -200,8 +201,8 @@ def _add_program(code: LlvmModule, entry: str, program: Program, target: CpuTarg
 
 
 def check_alone(image: bytes, target: CpuTarget, wanted: set[str], apart: Set[str]) -> None:
-    """Raises CompileError unless the object exports the wanted symbols, and needs only those that are
-    separate.
+    """Raises CompileError unless the object exports exactly the symbols `wanted`, and needs only symbols in
+    `apart`.
     """
     found = symbols(image)
     if found.needed - apart:
@@ -214,7 +215,9 @@ def check_alone(image: bytes, target: CpuTarget, wanted: set[str], apart: Set[st
 
 
 def double_arithmetic(module: Module) -> str | None:
-    """The first instruction that computes with f64 or c128, and its source location."""
+    """The first instruction that computes with f64 or c128, with its source location, as text; None if there
+    is none.
+    """
     for computation in module.computations:
         for inst in computation.instructions:
             if _computes(inst.op) and any(map(_is_double, _arrays(inst))):
@@ -254,6 +257,6 @@ def refuse_large(program: Program, target: CpuTarget) -> None:
     for name, size in sizes.items():
         if size >= ADDRESSABLE:
             raise UnsupportedError(
-                f"{program.name}: {name} takes {size} bytes; target {target.name} has addresses of 32 bits, "
-                f"for less than {ADDRESSABLE}"
+                f"{program.name}: {name} takes {size} bytes; target {target.name} has 32-bit addresses, "
+                f"which allow less than {ADDRESSABLE}"
             )

@@ -64,7 +64,7 @@ class Options:
         if self.weights not in places:
             raise InvalidArgument(f"weights={self.weights!r}; {choices(places, self.weights)}")
         if self.config is not None and (self.names is not None or self.variables):
-            message = "config: it has the names and variables; `names` and `variables` go without it"
+            message = "config: it has the names and variables, so `names` and `variables` are not allowed"
             raise InvalidArgument(message)
 
 

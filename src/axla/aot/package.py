@@ -1,4 +1,4 @@
-"""A library as a folder of files: written completely, or not at all."""
+"""Writes a library as a folder of files: completely, or not at all."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Package:
 
 
 def objects(library: CompiledLibrary) -> dict[str, bytes]:
-    """The object files."""
+    """The object files of a library: {name: contents}."""
     found = {f"{library.prefix}.o": library.image}
     if library.weights is Weights.SEPARATE:
         found[f"{library.prefix}_weights.o"] = library.constants_image
@@ -55,7 +55,9 @@ def objects(library: CompiledLibrary) -> dict[str, bytes]:
 
 
 def stale(folder: Path, prefix: str) -> tuple[str, ...]:
-    """Files of weights in a folder, from an earlier compilation, that the library no longer has."""
+    """The names of weights files in a folder, from an earlier compilation, that the library may no longer
+    have.
+    """
     if not (folder / f"{prefix}.json").is_file():
         return ()
     return tuple(prefix + ending for ending in _WEIGHTS if (folder / (prefix + ending)).is_file())
@@ -80,7 +82,7 @@ def merged(*parts: Mapping[str, str | bytes]) -> Files:
     for part in parts:
         for name, contents in part.items():
             if found.setdefault(name, contents) != contents:
-                raise InternalError(f"aot: two writers give different files {name}")
+                raise InternalError(f"aot: two writers return different contents of file {name}")
     return found
 
 
@@ -169,7 +171,7 @@ def _move_into(folder: Path, fresh: Path, names: list[str]) -> None:
                 os.replace(folder / name, old / name)
             if (fresh / name).exists():
                 os.replace(fresh / name, folder / name)
-    except BaseException:  # Ctrl-C too, at any place
+    except BaseException:  # also Ctrl-C, which may come at any time
         for name in names:
             if (old / name).exists():
                 os.replace(old / name, folder / name)

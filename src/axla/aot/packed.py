@@ -1,4 +1,4 @@
-"""int4 at the boundary of a library, with two elements per byte; inside, every element takes a byte."""
+"""Packs s4 and u4 arguments and results of a library, two elements per byte. Inside, each has a byte."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ def packed(example: Example) -> Example:
 
 
 def _outside(shape: Any) -> Any:
-    """The shape that callers see."""
+    """The shape that callers see: bytes in place of s4 and u4."""
     four = isinstance(shape, Shape) and shape.dtype in (S4, U4)
     return Shape(U8, ((shape.size + 1) // 2,)) if four else shape
 
 
 def _taken_apart(entry: Computation, given: Instruction, shape: Any) -> Instruction:
-    """Unpacks bytes to an array of this shape."""
+    """Unpacks bytes to an array of the shape `shape`, two elements per byte."""
     count = (shape.size + 1) // 2
     halves = entry.add(BitcastConvert(Shape(shape.dtype, (count, 2))), (given,))
     flat = entry.add(Reshape(Shape(shape.dtype, (2 * count,))), (halves,))
@@ -58,7 +58,7 @@ def _taken_apart(entry: Computation, given: Instruction, shape: Any) -> Instruct
 
 
 def _together(entry: Computation, value: Instruction) -> Instruction:
-    """Packs an array into bytes."""
+    """Packs an array of s4 or u4 into bytes, two elements per byte."""
     bytes_, dtype, size = _outside(value.shape), value.shape.dtype, value.shape.size
     flat = entry.add(Reshape(Shape(dtype, (size,))), (value,))
     zero = entry.add(Constant(Shape(dtype, ()), Literal.scalar(dtype, 0)))

@@ -1,4 +1,4 @@
-"""C programs that come with a library: an example, a self-test with recorded calls, a benchmark.
+"""Writes C programs that come with a library: an example, a self-test with recorded calls, a benchmark.
 
 They are C99 and need no heap when a function's memory is below 1 MiB.
 """
@@ -20,19 +20,19 @@ from axla.core.templates import fill
 from axla.target.machine import ALIGNMENT, aligned
 
 STATIC = 1 << 20
-"""Bytes from which memory is allocated when a program runs."""
+"""The number of bytes from which the programs allocate memory on the heap."""
 
 EMBEDDED = 64 << 10
-"""Bytes of recordings up to which they stand in the test program."""
+"""The largest size in bytes of recordings that are part of the test program; larger ones are in a file."""
 
 _SHOWN = 8  # elements of a result that the example prints
 _PER_LINE = 20  # bytes of data
-_KINDS = {"f32": "f", "f64": "d", "f16": "h", "bf16": "b"}  # what the test program's value() knows
+_KINDS = {"f32": "f", "f64": "d", "f16": "h", "bf16": "b"}  # the types that value() of the test converts
 _TABLE = "0ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
 def write(library: CompiledLibrary, recordings: Sequence[Recording] = ()) -> dict[str, str | bytes]:
-    """example.c, P_test.c, P_benchmark.c; and P_test.bin when the recordings are large.
+    """The files by name: example.c, P_test.c, P_benchmark.c; and P_test.bin when the recordings are large.
 
     There is one recording per function, in order. Without recordings, the test runs each function twice and
     compares the results.
@@ -66,7 +66,7 @@ def _recorded(recording: Recording, byte_order: str) -> bytes:
 
 
 def _memory(function: LibraryFunction) -> int:
-    """The bytes for everything a call needs, with room for alignment of each part to a cache line."""
+    """The bytes of everything that a call needs, with space to align each array to a cache line."""
     sizes = [value.bytes for value in (*function.arguments, *function.results)]
     return sum(aligned(size + ALIGNMENT) for size in (*sizes, function.workspace_bytes))
 
@@ -115,7 +115,7 @@ def _fill(value: LibraryValue) -> list[str]:
     """Statements that fill an argument with small fixed numbers."""
     name, dtype = f"arg_{value.name}", value.dtype
     if not value.count:
-        return ["  (void)i;"]  # nothing else may use it
+        return ["  (void)i;"]  # the variable i is not used otherwise
     loop = f"  for (i = 0; i < {value.count}u; ++i)" if value.count != 1 else "  i = 0;"
     number = "0.25f * (float)(i % 7) - 0.5f"
     if dtype.is_complex:
@@ -215,7 +215,7 @@ def _print(function: LibraryFunction, value: LibraryValue, name: str) -> list[st
 def _main(
     library: CompiledLibrary, calls: Sequence[str], *, begin: Sequence[str] = (), argv: bool = False
 ) -> str:
-    """The function main: loads files, makes the calls; its status is 0 when all succeeded."""
+    """The text of the function main: it loads files and makes the calls; its status is 0 if all succeeded."""
     lines = ["int main(int argc, char **argv) {" if argv else "int main(void) {", "  int bad = 0;"]
     if library.takes_weights:
         lines.append("  if (!load_weights()) return 2;")
@@ -230,7 +230,7 @@ def _test(library: CompiledLibrary, recordings: Sequence[Recording], data: bytes
     prefix = library.prefix
     aside = _aside(library, data)
     body: list[str] = []
-    tables: dict[DType, str] = {}  # floats of a byte, which are compared by value
+    tables: dict[DType, str] = {}  # 8-bit floats, which are compared by value
     for k, function in enumerate(library.functions):
         if recordings:
             body.append(_recorded_test(function, library, recordings[k], tables))
@@ -238,7 +238,7 @@ def _test(library: CompiledLibrary, recordings: Sequence[Recording], data: bytes
             body.append(_repeated_test(function, library))
     files = [fill("aot/test_refusal.c"), ""] if aside or library.takes_weights else []
     parts = _head(fill("aot/test.c", FILES=files, PREFIX=prefix), library)
-    work = "\n".join(body)  # a function without arguments or results has less to do
+    work = "\n".join(body)  # functions without arguments or results use fewer helpers
     if "get(" in work or "check(" in work:
         source = (
             fill("aot/test_file.c", PREFIX=prefix) if aside else fill("aot/test_data.c", DATA=_bytes(data))
@@ -271,7 +271,7 @@ def _recorded_test(
 
 
 def _repeated_test(function: LibraryFunction, library: CompiledLibrary) -> str:
-    """Two calls with the same arguments, which must give the same bits."""
+    """Two calls with the same arguments, which must compute the same bits."""
     arrays = _arrays(function, "result", "arg")
     return fill(
         "aot/test_repeated.c", **_of_test(function, library), COUNTER=_counter(function.arguments),
@@ -316,7 +316,7 @@ def _scale(array: np.ndarray) -> float:
 
 
 def _float_table(dtype: DType, letter: str) -> str:
-    """The values of all bytes, as f32 bits."""
+    """A C table of the values of an 8-bit float type, by its byte, as f32 bits."""
     every = np.arange(1 << dtype.bits, dtype=np.uint8).view(dtype.numpy).astype(np.float32).view(np.uint32)
     rows = [every[k : k + 8] for k in range(0, len(every), 8)]
     lines = [", ".join(f"0x{word:08X}u" for word in row) + "," for row in rows]

@@ -1,4 +1,4 @@
-"""Recorded inputs and results, for the self-test of a library."""
+"""Records inputs and results of functions, for the self-test of a library."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from axla.target.machine import X86_LEVELS, CpuTarget
 
 SEED = 2017
 LONGEST = 60.0
-"""Seconds that a run for a recording may take."""
+"""The largest number of seconds that a run for a recording may take."""
 
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """A recorded call of a function: an array for each argument; for each result; and for each argument that
-    is written in place (else None). `exact`: the library gives the same bits; otherwise they are another
-    machine's.
+    """A recorded call of a function: an array for each argument, for each result, and for each argument that
+    is written in place (None for other arguments). `exact`: whether the library computes the same bits; if
+    not, the results are those of another machine.
     """
 
     arguments: tuple[np.ndarray, ...]
@@ -36,7 +36,9 @@ class Recording:
 def record(
     library: CompiledLibrary, inputs: tuple[tuple[np.ndarray, ...] | None, ...]
 ) -> tuple[Recording, ...]:
-    """A recording per function: the JIT's results for the inputs, or for random ones where they are None."""
+    """A recording per function: the JIT's results for the inputs, or for random inputs where `inputs` has
+    None.
+    """
     here = runs_as(library.target)
     return tuple(
         _recording(function, given, here or _plain(host_target()), here is not None)

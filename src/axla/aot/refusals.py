@@ -1,4 +1,4 @@
-"""Programs that cannot be a library: found before code is generated, and reported with their source line.
+"""Finds programs that cannot be a library, before code is generated, and reports them with their source line.
 
 They need the process that runs them (feeds, host callbacks), or other participants. Sizes determined by a
 call are refused too: C cannot express them.
@@ -19,7 +19,7 @@ _PROCESS = {
     "outfeed": "writes the outfeed of the process that runs it; make it a result",
     "transfers": "needs a peer at the other end of its channel",
 }
-"""Why not, by the kind of an op's effect."""
+"""The reason why an op cannot be in a library, by the kind of its effect."""
 _CALLBACKS = ("callback", "io_callback")
 
 
@@ -31,8 +31,8 @@ def where(inst: Instruction) -> str:
 
 
 def refuse(module: Module, externals: Collection[str] = ()) -> None:
-    """Raises UnsupportedError with op and source line for what a library cannot contain. `externals`: custom
-    call targets that the user provides.
+    """Raises UnsupportedError with op and source line for an op that a library cannot contain. `externals`:
+    custom call targets that the user provides.
     """
     refuse_dynamic(module)
     several = module.config.replica_count * module.config.num_partitions
@@ -55,7 +55,7 @@ def _no(module: Module, reason: str) -> None:
 
 
 def refuse_dynamic(module: Module) -> None:
-    """Raises UnsupportedError for arrays of dynamic size among parameters and results, which C does not
+    """Raises UnsupportedError for parameters and results that are arrays of dynamic size, which C does not
     have.
     """
     entry = module.entry
@@ -65,7 +65,7 @@ def refuse_dynamic(module: Module) -> None:
             if isinstance(leaf, Shape) and leaf.is_dynamic:
                 _no(
                     module,
-                    f"{what} is {show(leaf)}, in {where(inst)}; a library takes and gives "
+                    f"{what} is {show(leaf)}, in {where(inst)}; a library takes and returns "
                     "arrays of fixed sizes only: axla.aot.compile makes it for several sizes with "
                     "args={rows: arguments}",
                 )

@@ -1,4 +1,4 @@
-"""`P_report.txt`: sizes, memory and work of a library, for people; and `P.json`, for tools."""
+"""Writes `P_report.txt`: sizes, memory and work of a library, for people; and `P.json`, for tools."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from axla.codegen.object_files import CodeSizes, sizes, symbols
 
 
 def write(library: CompiledLibrary) -> dict[str, str | bytes]:
-    """The report and the description."""
+    """The report and the description: {name: contents}."""
     prefix = library.prefix
     return {f"{prefix}_report.txt": text(library), f"{prefix}.json": manifest(library).to_json()}
 
 
 def text(library: CompiledLibrary) -> str:
-    """The report."""
+    """The text of the report."""
     return "\n".join([*_head(library), *_memory(library), *_work(library), *_symbols(library), ""])
 
 

@@ -21,7 +21,7 @@ _ALIGNMENT = 64
 def emit_with_constants(
     text: str, target: CpuTarget, symbol: str, constants: bytes, *, level: int = 2
 ) -> bytes:
-    """The object of an LLVM module, with the constants in the space that it has under a symbol."""
+    """The object of an LLVM module, with the constants in the space at the symbol `symbol`."""
     mark = mark_of(symbol, len(constants))
     if target.form.format != "elf":
         return CHILD.emit_filled(text, target, mark, constants, level=level)
@@ -34,7 +34,7 @@ def _grown(image: bytes, mark: bytes, constants: bytes) -> bytes:
     at = image.find(mark)
     found = [k for k, section in enumerate(elf.sections) if section.offset == at and section.size == ROOM]
     if len(found) != 1 or image.find(mark, at + 1) >= 0:
-        raise CompileError("the room for constants is not in the object once")
+        raise CompileError("the object does not have the section for constants exactly once")
     [number] = found
     changed = bytearray(image)
     gap = bytes(-len(image) % _ALIGNMENT)

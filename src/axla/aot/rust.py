@@ -1,4 +1,4 @@
-"""The Rust module of a library: safe wrappers for the functions of its object, which take arrays by
+"""Writes the Rust module of a library: safe wrappers for the functions of its object, which take arrays by
 reference.
 
 `build.rs` links the archive. The module needs only the standard library.
@@ -17,7 +17,7 @@ _TYPES = {"pred": "bool", "f32": "f32", "f64": "f64", "c64": "[f32; 2]", "c128":
 
 
 def build_script(library: CompiledLibrary) -> str:
-    """build.rs for a crate in the folder of the archive."""
+    """The text of build.rs for a crate in the folder of the archive."""
     return fill("aot/build.rs", PREFIX=library.prefix) + "\n"
 
 
@@ -29,7 +29,7 @@ def rust_type(dtype: DType) -> str:
 
 
 def module(library: CompiledLibrary) -> str:
-    """P.rs."""
+    """The text of P.rs."""
     in_file = library.takes_weights
     parts = [fill(
         "aot/module.rs", NAME=str(library.name), TARGET=library.target.name, PREFIX=library.prefix,

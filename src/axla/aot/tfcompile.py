@@ -1,4 +1,4 @@
-"""The files that tfcompile writes for a graph."""
+"""Makes the files that tfcompile writes for a graph."""
 
 from __future__ import annotations
 
@@ -44,6 +44,6 @@ def outputs(library: CompiledLibrary, with_shape: bool = False) -> dict[str, str
 
 
 def _holding(data: bytes, symbol: str, target: CpuTarget) -> bytes:
-    """An object with some bytes under a symbol, padded with zeros."""
+    """An object that has some bytes, padded with zeros, at a symbol."""
     data = data.ljust(ROOM, b"\0")
     return emit_with_constants(constants_module(symbol, len(data), target.form), target, symbol, data)

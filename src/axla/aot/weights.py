@@ -1,4 +1,5 @@
-"""Weights outside of the object: `P.weights`, and the C code that loads it and the values of variables.
+"""Writes weights outside of the object: `P.weights`, and the C code that loads it and the values of
+variables.
 
 `P.weights` is a safetensors file whose data is the constants segment, so that it can be memory-mapped, and
 read by other tools. The format allows no gaps: padding between tensors is an entry of bytes. `P_loader.c` and
@@ -37,7 +38,7 @@ def write(library: CompiledLibrary) -> dict[str, str | bytes]:
 def weights_header(library: CompiledLibrary) -> bytes:
     """The header of `P.weights`, before the constants."""
     about = {"format": FORMAT, "library": str(library.name), "digest": digest_of(library.constants)}
-    if library.target.form.byte_order == "big":  # the data is used where it lies; the format itself has none
+    if library.target.form.byte_order == "big":  # the data is used as it is; the format has no byte order
         about["byte_order"] = "big"
     return header(_entries(library), about)
 
@@ -136,7 +137,7 @@ def _tensors(library: CompiledLibrary) -> str:
 
 def _loader(library: CompiledLibrary, function: LibraryFunction) -> str:
     variables = function.variables
-    # A label that is another's name or label counts for neither.
+    # A label that is also the name or label of another variable is not used.
     taken = Counter([value.name for value in variables] + [v.label for v in variables if v.label != v.name])
     lines: list[str] = []
     rows: list[str] = []

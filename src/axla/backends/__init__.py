@@ -1,11 +1,12 @@
-"""Backends: they compile modules and run them.
+"""The backends, which compile modules and run them.
 
     axla.backends.names()                    cpu, one-lane, interpreter, and those of installed packages
     axla.backends.get("cpu").capabilities    what it supports, and what it refuses and why
-    axla.backends.register("mine", make)     a name for `backend=` and `--backend`; make() gives a Backend
+    axla.backends.register("mine", make)     a name for `backend=` and `--backend`; make() returns a Backend
 
-A package adds one by an entry point of the group `axla.backends`, whose object is called without arguments.
-`axla.Client(name)` has the backend's devices; `axla.compile(module, backend=name)` uses a client of its own.
+Another package adds a backend with an entry point of the group `axla.backends`: a function that returns a
+Backend. `axla.Client(name)` has the devices of a backend; `axla.compile(module, backend=name)` uses the
+backend's own client.
 """
 
 from axla.backends.devices import Device, Memory

@@ -1,4 +1,4 @@
-"""Replaces parameters of a module by constants."""
+"""Replaces parameters of a module with constants."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from axla.ir.typed import op_of
 from axla.stablehlo.names import NAMES, Names, names_in
 
 LENT = 1 << 16
-"""Bytes of an array that is worth lending."""
+"""Writable arrays of at least this many bytes are lent: not copied unless needed after compilation."""
 BoundValues = Mapping[Any, Any] | Iterable[tuple[Any, Any]]
 
 
 def with_constants(module: Module, values: BoundValues) -> Module:
-    """A copy of a module in which the parameters in `values`, by number or name, are constants; the others
-    are renumbered.
+    """Returns a copy of a module in which the parameters in `values`, given by number or name, are constants.
+    The other parameters are renumbered.
 
-    Values are arrays with the parameters' types and sizes; writeable ones are copied. InvalidArgument for an
-    unknown parameter, one given twice, donated or aliased, and for an array of another type or size.
+    Values are arrays of the parameters' types and sizes; writable ones are copied. Raises InvalidArgument for
+    a parameter that is unknown, given twice, donated or aliased, and for an array of another type or size.
     """
     made, lent = with_lent_constants(module, values)
     for literal in lent:
@@ -37,14 +37,16 @@ def with_constants(module: Module, values: BoundValues) -> Module:
 
 
 def with_lent_constants(module: Module, values: BoundValues) -> tuple[Module, list[MovedLiteral]]:
-    """`with_constants`, and its literals of memory that may be written, which are not copied yet."""
+    """Returns (the module of `with_constants`, its literals in writable memory). These literals are not
+    copied yet.
+    """
     made, found = clone_module(module), literals(module, values)
     bind(made, found)
     return made, [literal for literal in found.values() if isinstance(literal, MovedLiteral)]
 
 
 def literals(module: Module, values: BoundValues) -> dict[int, Literal]:
-    """The constants by parameter number. Large arrays that may be written to are lent."""
+    """The constants by parameter number. Large writable arrays become `MovedLiteral`s that are lent."""
     found: dict[int, Literal] = {}
     pairs = values.items() if isinstance(values, Mapping) else values
     try:
@@ -62,7 +64,7 @@ def literals(module: Module, values: BoundValues) -> dict[int, Literal]:
 
 
 def bind(module: Module, values: Mapping[int, Literal]) -> None:
-    """Replaces parameters, by number, by constants."""
+    """Replaces parameters of the entry with constants, given by parameter number."""
     entry, config = module.entry, module.config
     tied = {alias.parameter for alias in config.aliases} | {number for number, _ in config.buffer_donors}
     for number in sorted(values.keys() & tied):
@@ -122,7 +124,7 @@ def _literal(parameter: Instruction, key: Any, value: Any) -> Literal:
     try:
         array = value.array if isinstance(value, Literal) else np.asarray(value)
     except (AxlaError, TypeError, ValueError) as error:
-        raise InvalidArgument(f"{where}: not an array that axla reads: {error}") from None
+        raise InvalidArgument(f"{where}: not an array or array-like: {error}") from None
     array = of_raw_items(array, shape.dtype)
     if array.dtype != shape.dtype.numpy or array.shape != shape.dims:
         found = f"{array.dtype}{list(array.shape)}"

@@ -1,4 +1,6 @@
-"""The backends `cpu` and `one-lane`: native code for this machine, and the same without vectors."""
+"""The backends `cpu` and `one-lane`. They compile to native code for this machine; `one-lane` uses no vector
+instructions.
+"""
 
 from __future__ import annotations
 
@@ -25,11 +27,11 @@ from axla.runtime.array import Array
 from axla.target.machine import X86_LEVELS, CpuTarget, cpu_target, with_features
 
 MOST = 256
-"""Participants of a program."""
+"""The largest number of participants of a program."""
 
 
 class CpuBackend(Backend):
-    """Compiles for this machine."""
+    """Compiles modules to native code for this machine."""
 
     name = "cpu"
     about = "native code for this machine, by LLVM"
@@ -37,7 +39,9 @@ class CpuBackend(Backend):
     capabilities = Capabilities(MOST, {"participants": f"each is a thread, and there are at most {MOST}"})
 
     def target(self, options: CompileOptions) -> CpuTarget:
-        """The target for code generation; this machine must be able to run its code."""
+        """The target of code generation for these options. UnsupportedError if this machine cannot run its
+        code.
+        """
         from axla.codegen.host import host_target
 
         host, cpu = host_target(), options.target_cpu
@@ -46,15 +50,15 @@ class CpuBackend(Backend):
         names = [*X86_LEVELS] if host.name in X86_LEVELS else [host.name]
         if cpu not in names:
             raise InvalidArgument(
-                f"compile: target_cpu={cpu!r}; here there are {', '.join(names)}{did_you_mean(cpu, names)}"
+                f"compile: target_cpu={cpu!r}, wanted one of {', '.join(names)}{did_you_mean(cpu, names)}"
             )
         if names.index(cpu) > names.index(host.name):
             raise UnsupportedError(f"compile: target_cpu={cpu!r}, but this machine is of level {host.name}")
         return _with_features(cpu_target(cpu, host.triple), options)
 
     def made(self, client: Client, module: Module, options: CompileOptions) -> Executable:
-        """Looks in the cache by the module's text first: a cached program was verified when it was
-        compiled.
+        """Returns an executable for a module. The cache is searched by the module's text first: if it has the
+        program, the module was already verified.
         """
         from axla.cpu import programs
 
@@ -68,11 +72,13 @@ class CpuBackend(Backend):
         return _executable(found, client, options, module)
 
     def compile(self, client: Client, module: Module, options: CompileOptions) -> Executable:
-        """Compiles a module to machine code of `target(options)`; equal modules come from the cache."""
+        """Compiles a module to machine code for `target(options)`. Code for equal modules comes from the
+        cache.
+        """
         return _executable(self.compiled(module, options), client, options, module)
 
     def compiled(self, module: Module, options: CompileOptions) -> Packed:
-        """The machine code of a module."""
+        """Returns the machine code of a module, from the cache if it is there."""
         from axla.cpu import programs
 
         key = self._key(module, options)
@@ -94,20 +100,24 @@ class CpuBackend(Backend):
     def execute_parallel(
         self, modules: Sequence[Module], rows: Sequence[Sequence[Any]], deadline: float | None = None
     ) -> list[list[Array]]:  # fmt: skip
-        """Compiles the modules and runs them beside each other, one participant each."""
+        """Compiles the modules and runs them at the same time, each as one participant with its own row of
+        arguments.
+        """
         return Programs([[module] for module in modules], self.compiled).run(rows, deadline)
 
     def load(self, client: Client, payload: bytes, options: CompileOptions) -> Executable:
-        """Loads machine code, which runs in this process with all its rights."""
+        """Loads machine code, which runs in this process with all its permissions."""
         try:
             made = decode(payload)
         except ValueError as error:
-            raise InvalidArgument(f"load: these bytes are not programs of axla ({error})") from error
+            raise InvalidArgument(f"load: the bytes are not a compiled program of axla ({error})") from error
         client.check(made.interface.name, made.interface.participants, options)
         return _executable(made, client, options)
 
     def work(self, module: Module, options: CompileOptions) -> Module:
-        """A copy of the module for the passes, in the form that the compiler takes."""
+        """A copy of the module for the passes: parameters named in `options.donate` are donated, and the
+        numbers of participants are set.
+        """
         from axla.lowering.donation import work_of
 
         work = work_of(module, options.donate)
@@ -120,18 +130,20 @@ BUILT_IN[TARGET] = partial(run_parallel, CpuBackend().compiled)
 
 
 class OneLaneBackend(CpuBackend):
-    """Compiles with vectors of one lane and 32-bit indices, as for small devices."""
+    """Compiles for this machine with vectors of one lane and 32-bit indices, as small devices need."""
 
     name = "one-lane"
     about = "the same compiler without vectors and with 32-bit indices, as for small devices"
 
     def target(self, options: CompileOptions) -> CpuTarget:
-        """The target of code generation: this machine with one lane; InvalidArgument with a `target_cpu`."""
+        """The target of code generation: this machine with one lane. InvalidArgument if the options name a
+        CPU.
+        """
         from axla.codegen.host import one_lane_target
 
         if options.target_cpu is not None:
             raise InvalidArgument(
-                f"compile: the backend {self.name} takes no target_cpu, found {options.target_cpu!r}"
+                f"compile: the backend {self.name} has no option target_cpu, found {options.target_cpu!r}"
             )
         return _with_features(one_lane_target(), options)
 
@@ -156,7 +168,7 @@ def _with_features(target: CpuTarget, options: CompileOptions) -> CpuTarget:
 
 
 class CpuExecutable(NativeExecutable):
-    """Machine code compiled from a module."""
+    """A program that was compiled from a module to machine code of this machine."""
 
     __slots__ = ()
 
@@ -209,8 +221,8 @@ def _executable(
 def text_of(
     module: Module, stage: str, target: CpuTarget, constants: dict[Literal, int] | None = None
 ) -> str:
-    """The text of a module, which is changed, at a compilation stage: "optimized", "program", "llvm" or
-    "asm". `constants` receives the offsets of the program's constants in memory.
+    """The text of a module at a compilation stage: "optimized", "program", "llvm" or "asm". The module is
+    changed by the passes. `constants` receives the offset of each constant in the program's memory.
     """
     from axla.codegen.llvm import emit_assembly
     from axla.cpu.compiler import llvm_modules

@@ -1,4 +1,4 @@
-"""Devices and their memories: `Device`, `Memory`, and the devices of a backend in this process."""
+"""The classes `Device`, `Memory`, and `Devices`: the devices of a backend."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from axla.core.errors import InvalidArgument
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """A memory of a device; `kind` is "device", "pinned_host" or "unpinned_host"."""
+    """A memory of a device. `kind` is "device", "pinned_host" or "unpinned_host"."""
 
     id: int
     kind: str
@@ -21,7 +21,7 @@ class Memory:
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """A device that runs programs. `id` is unique among all processes, `local_id` within its process."""
+    """A device that runs programs. `id` is unique in all processes of a job, `local_id` in its process."""
 
     id: int
     local_id: int
@@ -31,7 +31,7 @@ class Device:
 
     @property
     def default_memory(self) -> Memory:
-        """The memory where arrays are placed when no memory is named: the first."""
+        """The memory for arrays when none is named: the first one."""
         return self.memories[0]
 
     def __str__(self) -> str:
@@ -39,17 +39,17 @@ class Device:
 
 
 job: list[Any] = []
-"""The job of several processes that this one has joined (`axla.distributed.Job`), if it has."""
+"""Holds the job of several processes (`axla.distributed.Job`) that this process has joined, if any."""
 
 
 _MOST = 4096
-"""Devices of a client, as of the flag."""
+"""The largest number of devices of a client."""
 
 
 class Devices:
-    """The devices of a backend: those of all processes of a job; otherwise `count` devices of this process,
-    or as many as the flag `xla_force_host_platform_device_count` says, and more when a program needs them.
-    """
+    """The devices of a backend: `count` devices of this process. If `count` is None, they are those of all
+    processes of a job; or, without a job, as many as the flag `xla_force_host_platform_device_count` says,
+    and more when a program needs them."""
 
     def __init__(
         self, backend_name: str, count: int | None, kind: str, memory_kinds: tuple[str, ...]
@@ -68,35 +68,37 @@ class Devices:
 
     @property
     def devices(self) -> list[Device]:
-        """The devices by id, as a new list."""
+        """The devices in order of their ids, as a new list."""
         return list(self._devices)
 
     @property
     def local_devices(self) -> list[Device]:
-        """The devices in this process."""
+        """The devices of this process."""
         return [device for device in self._devices if device.process_index == self.process_index]
 
     def device(self, number: int) -> Device:
-        """The device with an id; InvalidArgument when there is none."""
+        """The device with the id `number`; InvalidArgument if there is none."""
         if isinstance(number, int) and 0 <= number < len(self._devices):
             return self._devices[number]
         raise InvalidArgument(f"{self!r}: no device {number!r}; there are 0 to {len(self._devices) - 1}")
 
     def default_device_assignment(self, replicas: int, partitions: int = 1) -> tuple[tuple[int, ...], ...]:
-        """The first devices in order, for each partition of each replica; for a single participant, the first
-        of this process.
+        """The ids of the first devices, for each partition of each replica. A single participant gets the
+        first device of this process.
         """
         if replicas == partitions == 1:
             return ((self.local_devices[0].id,),)
         return tuple(tuple(r * partitions + p for p in range(partitions)) for r in range(replicas))
 
     def check(self, name: str, counts: tuple[int, int], options: CompileOptions) -> None:
-        """Raises InvalidArgument where a program with this many replicas and partitions lacks devices."""
+        """Raises InvalidArgument unless there are devices for a program `name`, with `counts` (replicas,
+        partitions).
+        """
         rows = options.device_assignment or self.default_device_assignment(*counts)
         if (len(rows), len(rows[0])) != counts:
             raise InvalidArgument(
                 f"compile: device_assignment has {len(rows)} replicas of {len(rows[0])} partitions, "
-                f"{name} is for {counts[0]} of {counts[1]}"
+                f"wanted {counts[0]} of {counts[1]} for {name}"
             )
         ids = [number for row in rows for number in row]
         if self._grows:

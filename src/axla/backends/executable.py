@@ -1,4 +1,4 @@
-"""`Executable`: a compiled program, for all backends."""
+"""`Executable`: a compiled program. All backends derive from this class."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ from axla.target.machine import Target
 
 @dataclass(frozen=True, slots=True)
 class MemoryStats:
-    """Bytes used by one run on one device: arguments, results (`aliased` bytes are both), scratch memory, and
-    what the executable itself keeps: constants and code.
+    """The bytes that one run on one device uses: arguments, results (`aliased` bytes belong to both) and
+    temporaries; and those that the executable keeps: constants and code.
     """
 
     arguments: int
@@ -40,11 +40,11 @@ class MemoryStats:
 
 
 class Executable:
-    """A compiled program, on devices of a client. It may be called by several threads at once.
+    """A compiled program on the devices of a client. Several threads may call it at the same time.
 
-    An Array passed for a parameter whose memory a result takes over (an alias of the interface) is donated:
-    the call deletes it. A backend implements `_run`, and optionally `_run_replicated`, `cancel`, `_payload`
-    for `serialize`, `stages` and `_text` for `as_text`.
+    If a parameter is aliased with a result, an Array passed for it is donated: the call deletes it. A backend
+    implements `_run`. It may implement `_run_replicated`, `cancel`, `_payload` for `serialize`, and `stages`
+    and `_text` for `as_text`.
     """
 
     __slots__ = (
@@ -53,7 +53,8 @@ class Executable:
     )  # fmt: skip
 
     stages: ClassVar[tuple[str, ...]] = ("hlo", "optimized")
-    """The stages that `as_text` can show: the module as it was given, after passes..."""
+    """The stages that `as_text` can show: "hlo" is the module as it was given, "optimized" is after all
+    passes."""
 
     def __init__(
         self, interface: Interface, *, client: Devices | None = None, module: Module | None = None,
@@ -67,7 +68,7 @@ class Executable:
         self._module, self._version = module, module.version if module is not None else 0
         self._counted: ProfileRun | None = None
 
-    # Facts.
+    # Properties.
 
     @property
     def name(self) -> str:
@@ -76,7 +77,7 @@ class Executable:
 
     @property
     def num_replicas(self) -> int:
-        """The number of replicas of a run."""
+        """The number of replicas of the program."""
         return self.counts[0]
 
     @property
@@ -86,7 +87,7 @@ class Executable:
 
     @property
     def devices(self) -> list[Device]:
-        """The devices that it runs on: device n is partition n % num_partitions of replica n //
+        """The devices that the program runs on. Device n is for partition n % num_partitions of replica n //
         num_partitions.
         """
         if self.client is None:
@@ -96,31 +97,36 @@ class Executable:
 
     @property
     def local_participants(self) -> list[int]:
-        """The participants on devices of this process, whose inputs and results a call takes and returns."""
+        """The participants on devices of this process. A call takes the inputs and returns the results of
+        these only.
+        """
         here = self.client.process_index if self.client is not None else 0
         devices = self.devices or [None]
         return [n for n, device in enumerate(devices) if device is None or device.process_index == here]
 
     @property
     def host_steps(self) -> Mapping[str, str]:
-        """The instructions or kernels that the host runs instead of the device, by name, and why."""
+        """The instructions or kernels that the host runs because the device cannot, by name, each with the
+        reason.
+        """
         return {}
 
     # Calls.
 
     def __call__(self, *arguments: Any) -> Any:
-        """Runs the program; arguments and result are nested as the program's parameters and result are."""
+        """Runs the program. Arguments and result are nested like the module's parameters and result."""
         return nest(self.interface.result_tree, self.execute(flatten(self.interface, arguments)))
 
     def execute(
         self, inputs: Iterable[Any], *, deadline: float | None = None, donate: Iterable[int] = (),
         asynchronous: bool = False,
     ) -> list[Array]:  # fmt: skip
-        """Runs the program on its parameter leaves; returns its result leaves.
+        """Runs the program. `inputs` has an array for each leaf of the parameters; returns one for each leaf
+        of the result.
 
-        `deadline` is in seconds; DeadlineExceeded when it passes. `donate` names further leaves to delete.
-        `asynchronous`: the run may continue after the call, where the backend has queues. Reading a result
-        waits for it, and raises the error of its run.
+        DeadlineExceeded is raised after `deadline` seconds. `donate` has the indices of further inputs to
+        delete. If `asynchronous`, the run may continue after the call, if the backend has queues. Reading a
+        result then waits for the run, and raises its error.
         """
         if self.counts != _ONE:
             return self._execute_whole(list(inputs), ExecuteOptions(deadline, tuple(donate), asynchronous))
@@ -132,8 +138,9 @@ class Executable:
     def execute_replicated(
         self, inputs: Iterable[Iterable[Any]], options: ExecuteOptions | None = None, **keywords: Any
     ) -> list[list[Array]]:
-        """Runs the program on all its devices, with parameter leaves for each; returns the result leaves of
-        each. Options are those of `execute`: an object, or keywords.
+        """Runs the program on all its devices. `inputs` has, for each device, an array for each leaf of the
+        parameters; the result has those of each device. The options are those of `execute`, as an object or
+        as keywords.
         """
         rows, count = [list(given) for given in inputs], len(self.local_participants)
         if len(rows) != count:
@@ -141,12 +148,12 @@ class Executable:
         return self._execute(rows, options or ExecuteOptions(**keywords)) if rows else []
 
     def cancel(self) -> int:
-        """Stops the runs in progress, which raise Cancelled; returns their number."""
+        """Stops the runs in progress, which then raise Cancelled; returns their number."""
         raise UnsupportedError(f"{self.name}: its runs cannot be cancelled")
 
     def _execute_whole(self, inputs: list[Any], options: ExecuteOptions) -> list[Array]:
-        """One run on several devices with whole arrays, which are partitioned and joined by the program's
-        shardings.
+        """Runs a program for several partitions on whole arrays. They are partitioned, and the results
+        joined, as the program's shardings say.
         """
         count = self.counts[1]
         cut = self._source().entry.fact(("cuts", count), lambda entry: cuts_of(entry, count))
@@ -161,11 +168,13 @@ class Executable:
         return [cut.joined(k, column) for k, column in enumerate(zip(*found[: self.counts[1]], strict=True))]
 
     def _run(self, inputs: list[Any], options: ExecuteOptions) -> list[Array]:
-        """One run on one device, with the deadline in the options; deletes aliased Arrays."""
+        """Runs the program once on one device, with the deadline in the options. Donated Arrays are
+        deleted.
+        """
         raise NotImplementedError
 
     def _run_replicated(self, rows: list[list[Any]], options: ExecuteOptions) -> list[list[Array]]:
-        """One run on several devices."""
+        """Runs the program once on several devices; `rows` has the inputs for each."""
         raise NotImplementedError
 
     def _execute(self, rows: list[list[Any]], options: ExecuteOptions) -> list[list[Array]]:
@@ -183,14 +192,14 @@ class Executable:
                 return [measure(self._run, rows[0], options)]
             return measure(self._run_replicated, rows, options)
         except (InvalidArgument, OutOfMemory):
-            donated = []  # the run did not begin
+            donated = []  # the run did not begin, so nothing is deleted
             raise
         finally:
             for array in donated:
                 array.delete()
 
     def _check_rows(self, rows: list[list[Any]], donate: tuple[int, ...]) -> None:
-        """Raises InvalidArgument for an array that one participant donates while another one uses it."""
+        """Raises InvalidArgument if one participant donates an array that another one uses."""
         count, donated = len(self.interface.parameters), {*donate} | self.interface.donated
         for row in rows:
             check_count(self.interface, len(row))
@@ -198,18 +207,22 @@ class Executable:
         check_donation(self.interface, [a for row in rows for a in row], every)
 
     def profiling(self, profile: Profile | None) -> None:
-        """Starts or stops counting calls in a profile. A backend that measures steps overrides it."""
+        """Starts recording calls in a profile, or stops if it is None. Backends that measure steps override
+        this method.
+        """
         backend = self.client.backend_name if self.client is not None else ""
         self._counted = profile.run(self.name, backend) if profile is not None else None
 
     def _not_whole(self) -> InvalidArgument:
         return InvalidArgument(
-            f"{self.name}: it is for {self.counts[0]} replicas of {self.counts[1]} partitions; "
-            "execute_replicated runs it, and compile with replicas='first' its first participant alone"
+            f"{self.name}: it is for {self.counts[0]} replicas of {self.counts[1]} partitions: call "
+            "execute_replicated, or compile with replicas='first' to run the first participant alone"
         )
 
     def _donated(self, inputs: list[Any], donate: tuple[int, ...]) -> list[Array]:
-        """The arrays that a run deletes in addition to aliased ones."""
+        """The arrays that `donate` names and that a run must delete in addition to the aliased ones.
+        InvalidArgument for a wrong index or value.
+        """
         interface = self.interface
         check_count(interface, len(inputs))
         for index in sorted(donate):
@@ -226,10 +239,11 @@ class Executable:
     # Texts and numbers.
 
     def as_text(self, stage: str = "optimized") -> str:
-        """The program at one of its `stages`, compiled again from the module if it is not kept.
+        """The text of the program at one of its `stages`. If the text is not stored, the module is compiled
+        again.
 
-        InvalidArgument for an unknown stage, or if the module was changed since; UnsupportedError for an
-        executable that was loaded, which has no module.
+        Raises InvalidArgument for an unknown stage, or if the module was changed since it was compiled;
+        UnsupportedError for an executable that was loaded from bytes, which has no module.
         """
         if stage not in self.stages:
             known = ", ".join(self.stages)
@@ -243,13 +257,13 @@ class Executable:
         return module.to_string(print_large_constants=True)
 
     def cost(self) -> Any:
-        """The work of one run as `axla.analysis.cost.Cost`: operations, transcendentals, bytes."""
+        """The cost of one run as an `axla.analysis.cost.Cost`: operations, transcendentals and bytes."""
         from axla.analysis.cost import cost
 
         return cost(self._optimized())
 
     def memory(self) -> MemoryStats:
-        """The bytes that a run and the executable use."""
+        """The bytes that one run and the executable use."""
         face = self.interface
         return MemoryStats(
             sum(p.bytes for p in face.parameters), sum(r.bytes for r in face.results),
@@ -258,24 +272,26 @@ class Executable:
         )  # fmt: skip
 
     def _source(self) -> Module:
-        """The module from which it was compiled."""
+        """The module that was compiled. UnsupportedError for a loaded executable, InvalidArgument if the
+        module was changed.
+        """
         if self._module is None:
-            raise UnsupportedError(f"{self!r} was loaded from bytes, which hold no module")
+            raise UnsupportedError(f"{self!r} was loaded from bytes, which contain no module")
         if self._module.version != self._version:
             raise InvalidArgument(f"{self!r}: its module was changed after it was compiled")
         return self._module
 
     def _optimized(self) -> Module:
-        """The module after passes."""
+        """The module after the passes."""
         return self._source()
 
     def _code_bytes(self) -> int:
         return 0
 
-    # Bytes.
+    # Serialization.
 
     def serialize(self) -> bytes:
-        """The executable as bytes, for `Executable.load` on a machine of the same kind."""
+        """Returns the executable as bytes, for `Executable.load` on a machine of the same kind."""
         if self.client is None:
             raise UnsupportedError(f"{self!r} belongs to no client")
         options = self.options.to_proto().hex()
@@ -283,14 +299,14 @@ class Executable:
         return pack(self._payload(), head)
 
     def _target(self) -> Target | None:
-        """The target of the machine code in the payload."""
+        """The target of the machine code in the payload; None if there is no machine code."""
         return None
 
     def _payload(self) -> bytes:
         raise UnsupportedError(f"{self.name}: it cannot be serialized")
 
     load: ClassVar[Callable[..., Executable]]
-    """`axla.backends.interface.load`."""
+    """The function `axla.backends.interface.load`."""
 
     def __reduce__(self) -> tuple:
         return Executable.load, (self.serialize(),)

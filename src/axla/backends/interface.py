@@ -1,8 +1,8 @@
-"""The interface of backends: `Backend`, and its `Client`.
+"""The interface of backends: the classes `Backend`, `Client` and `Capabilities`.
 
-The objects and their meanings are PJRT's. A backend of another package derives from `Backend` and from
-`Executable` (`executable.py`), and defines how a module becomes an executable, and how it runs. Everything
-else is common: names and options, nesting, checks of arguments, donation, replicas, texts.
+The classes mean the same as in PJRT. A backend of another package derives from `Backend` and from
+`Executable` (`executable.py`), and defines how a module becomes an executable and how that runs. All else is
+common to the backends: names, options, nesting, checks of arguments, donation, replicas, texts.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from axla.runtime.serialized import unpack
 
 
 def effects() -> dict[str, list[str]]:
-    """Effects that a backend may lack, with the opcodes that have them."""
+    """The side effects that a backend may not support, each with the opcodes that have it."""
     found: dict[str, list[str]] = {}
     for opcode, op in OPS.items():
         if op.effect:
@@ -39,10 +39,10 @@ def effects() -> dict[str, list[str]]:
 
 
 class Client(Devices):
-    """The devices of a backend in this process, and operations with them.
+    """Compiles for the devices of a backend, and copies arrays to them.
 
-    `backend` is a name or a Backend. It has `devices` devices; None: as many as the flag
-    `xla_force_host_platform_device_count` says, and more when a program needs them.
+    `backend` is a name or a Backend; `devices` is the number of devices. If it is None, there are as many as
+    the flag `xla_force_host_platform_device_count` says, and more when a program needs them.
     """
 
     def __init__(self, backend: str | Backend = "cpu", devices: int | None = None) -> None:
@@ -54,8 +54,8 @@ class Client(Devices):
     def compile(
         self, module: Module, options: CompileOptions | bytes | None = None, **keywords: Any
     ) -> Executable:
-        """Compiles a module, which is not changed. Options are those of `axla.compile`: an object, its proto,
-        or keywords.
+        """Compiles a module; the module itself is not changed. The options are those of `axla.compile`: an
+        object, its proto, or keywords.
         """
         told = options_of(options, keywords)
         with flags.override(**dict(told.flags)), shown():
@@ -69,107 +69,114 @@ class Client(Devices):
         return made
 
     def load(self, data: bytes) -> Executable:
-        """An executable from `Executable.serialize`. It may hold machine code: see `load`."""
+        """Loads an executable from the bytes of `Executable.serialize`. They may contain machine code: see
+        the function `load`.
+        """
         return load(data, self)
 
     def device_put(self, array: Any, device: Device | int | None = None) -> Array:
-        """A copy of an array-like on a device, or the one of an id; on the first of this process by default.
-        InvalidArgument for a device of another process.
+        """Copies an array-like to a device, given itself or by its id; by default to the first device of this
+        process. InvalidArgument for a device of another process.
         """
         given = self.local_devices[0] if device is None else device
         place = given if isinstance(given, Device) else self.device(given)
         if place.process_index != self.process_index:
-            raise InvalidArgument(f"device_put: {place} is of process {place.process_index}")
+            raise InvalidArgument(f"device_put: {place} belongs to process {place.process_index}")
         return self.backend.device_put(array, place)
 
     def _check_order(self, module: Module, options: CompileOptions) -> None:
         first = self.default_device_assignment(*options.participants(module))
         if options.device_assignment not in (None, first) and not self.backend.any_devices:
-            what = f"{self.backend.name} takes the first devices in order"
+            what = f"{self.backend.name} supports only the first devices in order"
             raise UnsupportedError(f"compile: device_assignment={options.device_assignment}: {what}")
 
 
 @dataclass(frozen=True, slots=True)
 class Capabilities:
-    """The programs that a backend runs. `refused` has a reason for each op, element type, effect and for
-    "participants" that it does not support.
+    """The programs that a backend supports. `refused` has the reason for each op, element type and effect
+    that it does not support; and for "participants", the reason for their limit.
     """
 
     participants: int = 1
-    """How many replicas and partitions together."""
+    """The largest number of participants: replicas times partitions."""
     refused: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def element_types(self) -> tuple[str, ...]:
-        """The HLO names of the element types that the backend takes."""
+        """The HLO names of the element types that the backend supports."""
         return tuple(d.name for d in dtypes.ALL if d.name not in self.refused)
 
     @property
     def ops(self) -> tuple[str, ...]:
-        """The opcodes that the backend takes."""
+        """The opcodes that the backend supports."""
         return tuple(opcode for opcode in OPS if opcode not in self.refused)
 
     @property
     def effects(self) -> tuple[str, ...]:
-        """The kinds of side effects that the backend takes."""
+        """The kinds of side effects that the backend supports."""
         return tuple(effect for effect in effects() if effect not in self.refused)
 
 
 class Backend:
-    """Compiles modules and runs them. Derive from it, and register it (`axla.backends.register`) or name a
-    function without arguments that returns one as an entry point of the group `axla.backends`.
+    """Compiles modules and runs them. Another package derives a class from it, and either registers that
+    (`axla.backends.register`) or has an entry point of the group `axla.backends`: a function without
+    arguments that returns an instance.
     """
 
     name: str = ""
     version: str = "0"
     about: str = ""
-    """A line for `axla backends`."""
+    """A description of one line, for the command `axla backends`."""
     any_devices: bool = False
-    """Whether programs may be for other devices than the first in order."""
+    """Whether programs may be assigned to devices other than the first ones in order."""
     copies_constants: bool = False
-    """Whether an executable has copies of its module's constants, apart from the module itself."""
+    """Whether an executable keeps copies of its module's constants in addition to the module."""
     device_kind: str = "cpu"
     memory_kinds: tuple[str, ...] = ("device",)
     capabilities: Capabilities = Capabilities()
 
     @cached_property
     def client(self) -> Client:
-        """The client that `axla.compile` uses."""
+        """The client that `axla.compile` uses for this backend."""
         return Client(self)
 
     def made(self, client: Client, module: Module, options: CompileOptions) -> Executable:
-        """An executable for a module with known sizes, of which only the graph is verified
+        """Returns an executable for a module with known sizes, of which only the graph was verified
         (`verify_graph`).
         """
         return self.compile(client, self.verified(module, options), options)
 
     def verified(self, module: Module, options: CompileOptions) -> Module:
-        """The verified module for `compile`; UnsupportedError for what the capabilities exclude."""
+        """Verifies a module, and returns it in the form for `compile`. UnsupportedError for anything that the
+        capabilities exclude.
+        """
         module = verified(module, options)
         self.check(module, options)
         verify_waits(module, *options.participants(module))
         return module
 
     def compile(self, client: Client, module: Module, options: CompileOptions) -> Executable:
-        """Compiles a module, which is verified, has known sizes, and must not be changed."""
+        """Compiles a verified module with known sizes. The module must not be changed."""
         raise NotImplementedError
 
     def load(self, client: Client, payload: bytes, options: CompileOptions) -> Executable:
-        """An executable from the result of its `_payload`."""
+        """Makes an executable from bytes that `Executable._payload` returned."""
         raise UnsupportedError(f"{self.name}: this backend cannot load executables")
 
     def execute_parallel(
         self, modules: Sequence[Module], rows: Sequence[Sequence[Any]], deadline: float | None = None
     ) -> list[list[Array]]:  # fmt: skip
-        """Runs verified modules in parallel, each as one replica with its own arguments."""
-        raise UnsupportedError(f"{self.name}: it does not run several programs together")
+        """Runs verified modules at the same time, each as one replica with its own row of arguments; returns
+        the results of each.
+        """
+        raise UnsupportedError(f"{self.name}: this backend cannot run several programs together")
 
     def device_put(self, array: Any, device: Device) -> Array:
-        """A copy of an array-like on a device."""
+        """Copies an array-like to a device."""
         return device_put(array, device.id)
 
     def check(self, module: Module, options: CompileOptions) -> None:
-        """Raises UnsupportedError for what the capabilities exclude, with the op and the reason."""
+        """Raises UnsupportedError, with the op and the reason, for anything that the capabilities exclude."""
         self.check_participants(module.name, options.participants(module))
         reasons = {name: why for name, why in self.capabilities.refused.items() if name != "participants"}
         if not reasons:
@@ -183,13 +190,15 @@ class Backend:
                     raise UnsupportedError(f"{inst!r}: {self.name} does not run {name}: {ops[name]}")
 
     def check_participants(self, name: str, counts: tuple[int, int]) -> None:
-        """Raises UnsupportedError for too many replicas and partitions."""
+        """Raises UnsupportedError if a program `name`, with `counts` (replicas, partitions), has too many
+        participants.
+        """
         most = self.capabilities.participants
         if counts[0] * counts[1] > most:
-            reason = self.capabilities.refused.get("participants", "no more")
+            reason = self.capabilities.refused.get("participants", "its limit")
             raise UnsupportedError(
                 f"compile: {name} is for {counts[0]} replicas of {counts[1]} partitions, {self.name} runs "
-                f"{most}: {reason}"
+                f"at most {most}: {reason}"
             )
 
 
@@ -207,17 +216,17 @@ BACKENDS: Registry[Backend] = Registry(
 
 
 def load(data: bytes, client: Client | None = None) -> Executable:
-    """Loads an executable from the bytes of `Executable.serialize`, on a client, or on that of the backend
-    named in them.
+    """Loads an executable from the bytes of `Executable.serialize`, for a client; by default for that of the
+    backend named in the bytes.
 
-    The bytes may hold machine code, which runs in this process with all its rights: load only what you trust
-    as a program. InvalidArgument for bytes that are not an executable, or one of another backend;
-    UnsupportedError for machine code of another axla, LLVM or machine.
+    The bytes may contain machine code, which runs in this process with all its permissions: load only what
+    you trust as a program. Raises InvalidArgument for bytes that are not an executable, or one of another
+    backend, and UnsupportedError for machine code of another version of axla or LLVM, or for another machine.
     """
     payload, head = unpack(data)
     client = client or BACKENDS.get(head.backend).client
     if client.backend.name != head.backend:
-        raise InvalidArgument(f"load: an executable of {head.backend!r}, not {client.backend.name!r}")
+        raise InvalidArgument(f"load: an executable of {head.backend!r}, wanted {client.backend.name!r}")
     made = client.backend.load(client, payload, CompileOptions.from_proto(bytes.fromhex(head.options)))
     watch(made)
     return made

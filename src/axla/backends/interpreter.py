@@ -1,4 +1,4 @@
-"""The backend `interpreter`: NumPy evaluates the module, with any number of replicas and partitions."""
+"""The backend `interpreter`: evaluates modules with NumPy, for any number of replicas and partitions."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ Handlers.make = HandlerCall
 
 
 class InterpreterBackend(Backend):
-    """The reference backend: NumPy evaluates a module op by op; one thread per participant."""
+    """The reference backend: evaluates a module op by op with NumPy, in one thread per participant."""
 
     name = "interpreter"
     about = "the reference: NumPy evaluates op by op, on as many devices as wanted"
@@ -42,7 +42,7 @@ class InterpreterBackend(Backend):
     capabilities = Capabilities(MOST, {"participants": f"each is a thread, and there are at most {MOST}"})
 
     def compile(self, client: Client, module: Module, options: CompileOptions) -> Executable:
-        """Prepares a copy of the module for evaluation; InvalidArgument for options of machine code."""
+        """Prepares a copy of the module for evaluation. InvalidArgument for options that name a CPU."""
         options.refuse_machine(self.name)
         work = prepared_copy(module)
         if options.donate:
@@ -52,7 +52,9 @@ class InterpreterBackend(Backend):
     def execute_parallel(
         self, modules: Sequence[Module], rows: Sequence[Sequence[Any]], deadline: float | None = None
     ) -> list[list[Array]]:  # fmt: skip
-        """Evaluates the modules beside each other, on a thread each; gives the results of each."""
+        """Evaluates the modules at the same time, each in a thread with its own row of arguments; returns the
+        results of each.
+        """
         made = [InterpretedExecutable(prepared_copy(module), client=self.client) for module in modules]
         values = [one.values(list(row)) for one, row in zip(made, rows, strict=True)]
         with np.errstate(all="ignore"):
@@ -60,12 +62,14 @@ class InterpreterBackend(Backend):
         return [one.results(v, n) for n, (one, v) in enumerate(zip(made, found, strict=True))]
 
     def load(self, client: Client, payload: bytes, options: CompileOptions) -> Executable:
-        """Reads and verifies the module again: nothing in the bytes is executed directly."""
+        """Reads, verifies and compiles the module in the payload. Nothing in the bytes is executed
+        directly.
+        """
         return compiled_again(client, payload, options)
 
 
 def compiled_again(client: Client, payload: bytes, options: CompileOptions) -> Executable:
-    """An executable from the module in the payload of an `InterpretedExecutable`."""
+    """Compiles the module in the payload of an `InterpretedExecutable`, and returns the executable."""
     from axla import proto
 
     sized = replace(options, arg_types=None, dim_args=None)
@@ -73,7 +77,9 @@ def compiled_again(client: Client, payload: bytes, options: CompileOptions) -> E
 
 
 def prepared_copy(module: Module) -> Module:
-    """A copy after the passes that determine values."""
+    """Returns a copy of a module after the passes that every backend runs, since they decide values such as
+    the contents of random numbers.
+    """
     work = clone_module(module)
     with located(module.file, module):
         driver.run(work, pipelines.PREPARE, name="prepare")
@@ -81,14 +87,14 @@ def prepared_copy(module: Module) -> Module:
 
 
 class Clocks:
-    """Times and call counts of the instructions of an entry."""
+    """Measures the time and number of calls of the entry's instructions."""
 
     def __init__(self, module: Module) -> None:
         self._module = module
         self._sums: dict[Instruction, np.ndarray] = {}
 
     def timed(self, inst: Instruction, function: Callable[..., Any]) -> Callable[..., Any]:
-        """The function of an instruction, with measurement."""
+        """Wraps the function that evaluates an instruction, so that its calls are measured."""
         sums = self._sums.setdefault(inst, np.zeros(2, np.int64))
 
         def run(*values: Any) -> Any:
@@ -101,7 +107,7 @@ class Clocks:
         return run
 
     def counts(self) -> Iterator[tuple[Row, int, int]]:
-        """The instructions with their times."""
+        """Yields (row of the instruction, nanoseconds, calls) for each measured instruction."""
         costs = entry_costs(self._module)
         for inst, sums in self._sums.items():
             cost = costs[inst]
@@ -111,8 +117,8 @@ class Clocks:
 
 
 class InterpretedExecutable(Executable):
-    """Evaluates its module. Random numbers differ from run to run; those of the n-th run are always the
-    same.
+    """Evaluates a module with NumPy. The random numbers of `rng` differ from run to run, but those of the
+    n-th run are always the same.
     """
 
     __slots__ = ("_work", "_seeds", "_running", "_clocks")
@@ -120,7 +126,7 @@ class InterpretedExecutable(Executable):
     def __init__(self, work: Module, **more: Any) -> None:
         super().__init__(interface_of(work, declared_aliases(work)), **more)
         self._work = work
-        self._seeds = itertools.count(0, 1 << 64)  # apart enough for all that one run takes
+        self._seeds = itertools.count(0, 1 << 64)  # each step is larger than the count that a run draws
         self._running: dict[Interpreter, None] = {}
         self._clocks: Clocks | None = None
         for inst in Interpreter().needed(work.entry):
@@ -128,18 +134,18 @@ class InterpretedExecutable(Executable):
 
     @property
     def entry(self) -> Computation:
-        """The entry of the prepared copy, which is evaluated."""
+        """The entry of the prepared copy of the module."""
         return self._work.entry
 
     def cancel(self) -> int:
-        """Stops the runs in progress, which raise Cancelled; returns their number."""
+        """Stops the runs in progress, which then raise Cancelled; returns their number."""
         running = list(self._running)
         for interpreter in running:
             interpreter.cancel()
         return len(running)
 
     def profiling(self, profile: Profile | None) -> None:
-        """Measures every instruction of the entry."""
+        """Starts measuring every instruction of the entry, or stops if `profile` is None."""
         self._clocks = Clocks(self._work) if profile is not None else None
         self._counted = None
         if profile is not None and self._clocks is not None:
@@ -158,7 +164,9 @@ class InterpretedExecutable(Executable):
         return [self.results(result, n) for n, result in zip(self.device_ids, results, strict=True)]
 
     def _taken(self, rows: list[list[Any]]) -> list[list[Any]]:
-        """The arguments as values; donated arrays are deleted, whatever the outcome of the run."""
+        """Converts the arguments of each participant to values of the interpreter. Donated arrays are
+        deleted, even if the run fails.
+        """
         values = [self.values(row, n) for n, row in enumerate(rows)]
         for array in [row[index] for row in rows for index in self.interface.donated]:
             if isinstance(array, Array):
@@ -166,7 +174,7 @@ class InterpretedExecutable(Executable):
         return values
 
     def _made(self, **limits: Any) -> Interpreter:
-        """The evaluator of the module for one run."""
+        """Makes the interpreter for one run, with these limits and options."""
         return Interpreter(**limits)
 
     @contextmanager
@@ -182,7 +190,9 @@ class InterpretedExecutable(Executable):
             del self._running[interpreter]
 
     def values(self, inputs: list[Any], participant: int = 0) -> list[Any]:
-        """The parameters' values: nested tuples of NumPy arrays, None for tokens."""
+        """Converts the inputs of a participant to the values of the parameters: nested tuples of NumPy
+        arrays, with None for tokens.
+        """
         interface = self.interface
         check_count(interface, len(inputs))
         check_donation(interface, inputs, interface.donated)
@@ -194,7 +204,7 @@ class InterpretedExecutable(Executable):
         return [_value(p.shape, given) for p in self._work.entry.parameters]
 
     def results(self, result: Any, device: int = 0) -> list[Array]:
-        """The result's leaves as arrays of a device."""
+        """Converts the value of the result to a list of its leaves, as arrays on a device."""
         leaves: list[Any] = []
         stack = [result]
         while stack:

@@ -1,11 +1,11 @@
 """Base classes for backends of other packages, in addition to `Backend` and `Executable` of `axla.backends`.
 
 program, constants = kit.program_of(module, options)    a Program (axla.program), and its constants' bytes
-class Mine(kit.HostExecutable): ...                     reads and writes arrays in memory
-data = kit.encode(kit.Packed(images, interface, constants))     an executable's payload; `kit.decode`
+class Mine(kit.HostExecutable): ...                     its runs read and write arrays in memory
+data = kit.encode(kit.Packed(images, interface, constants))     an executable's payload; `kit.decode` reads it
 
-class Mine(kit.OpByOp): ...                lists the instructions that the device runs; NumPy runs the others
-class MyBackend(kit.OpByOpBackend): ...    has its compile and load
+class Mine(kit.OpByOp): ...                defines functions for some ops; NumPy evaluates the others
+class MyBackend(kit.OpByOpBackend): ...    compiles to such executables and loads them
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ PLAIN = Target(
     "plain", "", "", vector_bytes=8, max_lanes=1, blocks_products=False, limits=Limits(tiny=0, scans=False),
     form=ObjectForm("source"),
 )  # fmt: skip
-"""A machine of which nothing is known. Its programs have all values in memory, so no `RegisterStep` or
-`StoreStep` that does anything: kernels, copies, loops and branches are left.
+"""A machine without any known properties. Its programs keep all values in memory. So they have kernels,
+copies, loops and branches, but no `RegisterStep` or `StoreStep` with an effect.
 """
 _POLL = 0.01  # seconds
 _Result = TypeVar("_Result")
@@ -62,10 +62,10 @@ _Result = TypeVar("_Result")
 def program_of(
     module: Module, options: CompileOptions, target: Target = PLAIN
 ) -> tuple[Program, bytes]:  # fmt: skip
-    """The program of a module, which is not changed, and the bytes of its constants: with row-major arrays at
-    the boundary, the parameters that the options name donated, and all passes run.
+    """Returns (the program of a module, the bytes of its constants). All passes are run on a copy of the
+    module: arrays at its boundary become row-major, and parameters that the options name are donated.
 
-    InvalidArgument for options that name another machine; UnsupportedError for ops that no pass expands.
+    Raises InvalidArgument for options that name a CPU, UnsupportedError for ops that no pass expands.
     """
     options.refuse_machine(target.name)
     constants: dict[Literal, int] = {}
@@ -76,10 +76,10 @@ def program_of(
 
 
 class HostExecutable(Executable):
-    """An executable whose runs read and write memory of this process: derive from it, and define `_enter`.
+    """An executable whose runs read and write memory of this process. Derive from it, and define `_enter`.
 
-    The base class checks and converts arguments, and handles donation, dynamic sizes, deadlines, `cancel` and
-    Ctrl-C. A run is over when the call ends, `asynchronous` or not.
+    This class checks and converts arguments, and handles donation, dynamic sizes, deadlines, `cancel` and
+    Ctrl-C. Each run ends before the call returns, even if `asynchronous`.
     """
 
     __slots__ = ("_running",)
@@ -89,14 +89,14 @@ class HostExecutable(Executable):
         self._running: dict[int, c.c_int32] = {}
 
     def _enter(self, arguments: list[np.ndarray], results: list[np.ndarray], stop: c.c_int32) -> None:
-        """One run, from C-contiguous arrays into C-contiguous arrays; an aliased result is its argument, and
-        may be overwritten. Other threads may run it at the same time. It must end soon after `stop` becomes
-        nonzero.
+        """Runs the program once. All arrays are C-contiguous. If a result is aliased with an argument, both
+        are the same array, which may be overwritten. Several threads may call this at the same time. It must
+        return soon after `stop` becomes nonzero.
         """
         raise NotImplementedError
 
     def cancel(self) -> int:
-        """Stops the runs in progress, which raise Cancelled; returns their number."""
+        """Stops the runs in progress, which then raise Cancelled; returns their number."""
         running = list(self._running.values())
         for stop in running:
             stop.value = stop.value or abi.CANCELLED
@@ -132,19 +132,23 @@ class HostExecutable(Executable):
             timer.cancel()
             del self._running[id(stop)]
         if stop.value:
-            failed: Any = self  # of a loaded program it is asked for the interface alone
+            failed: Any = self  # only its `interface` is used
             failed_call(failed, abi.CANCELLED, 0, 0, stop.value, 0)
         return [device_put(array) for array in results]
 
     def _entered(self, arguments: list[np.ndarray], results: list[np.ndarray], stop: c.c_int32) -> None:
-        """A run; on another thread if it may be long, so that Ctrl-C stops it."""
+        """Calls `_enter`. If the run may be long and this is the main thread, another thread does, so that
+        Ctrl-C stops the run.
+        """
         if not self.interface.long_running or threading.current_thread() is not threading.main_thread():
             return self._enter(arguments, results, stop)
         return apart(partial(self._enter, arguments, results, stop), partial(_set, stop, abi.INTERRUPTED))
 
 
 def apart(work: Callable[[], _Result], stop: Callable[[], None]) -> _Result:
-    """Runs `work` on a thread of its own. Ctrl-C calls `stop`, and is raised when the work has ended."""
+    """Runs `work` in another thread and returns its result. Ctrl-C calls `stop`, and is raised when the work
+    has ended.
+    """
     with ThreadPoolExecutor(1) as pool:
         run = pool.submit(work)
         try:
@@ -169,10 +173,11 @@ _SIMPLIFIED = (
 
 
 def simplified(module: Module, options: CompileOptions) -> Module:
-    """A copy of a module for backends that run it op by op: simplified, without calls, fusions and layouts.
+    """Returns a copy of a module for backends that run it op by op: simplified, without calls, fusions and
+    layouts.
 
-    Dots are [m, k] x [k, n] or, with one leading batch dimension, [b, m, k] x [b, k, n]; either operand may
-    have its last two dimensions exchanged. A module with dynamic sizes keeps its ops.
+    Dots are [m, k] x [k, n], or [b, m, k] x [b, k, n] with one leading batch dimension; the last two
+    dimensions of either operand may be exchanged. A module with dynamic sizes is not simplified.
     """
     work = prepared_copy(module)
     if not _is_dynamic(work):
@@ -190,43 +195,46 @@ def _is_dynamic(module: Module) -> bool:
 
 
 class OpByOp(InterpretedExecutable):
-    """An executable that runs its module one instruction after the other: on the device those for which it
-    has functions, the others on the host, with the interpreter's NumPy. Instructions in loops and branches
-    may run on the device, too.
+    """An executable that runs its module one instruction after the other. The device runs those for which the
+    class has functions, also in loops and branches. The host evaluates the others, with the interpreter's
+    NumPy functions.
 
-    Derive from it, and define `ops`; `why_not`, if not all instructions of an op are supported; `to_device`
-    and `to_host`, if the device has memory of its own. `host_steps` lists what the host runs.
+    Derive from it, and define `ops`. Define `why_not` if not all instructions of an op are supported,
+    `to_device` and `to_host` if the device has its own memory. `host_steps` lists the instructions that the
+    host runs.
     """
 
     __slots__ = ("__dict__",)
 
     ops: ClassVar[Mapping[str, Callable[..., Any]]] = {}
-    """The device's functions, by opcode: function(instruction, *operands) gives the value. Operands and value
-    are what `to_device` gives, of the shapes that the instruction says; operands are only read. Several
-    threads may run the executable. A run is stopped between two instructions. What a function raises becomes
-    a RuntimeFailure with the instruction, MemoryError an OutOfMemory.
+    """The device's functions by opcode: function(instruction, *operands) returns the value. Operands and
+    value are objects as `to_device` returns them, with the shapes of the instruction; operands must not be
+    written. Several threads may run the executable. A run can be stopped between two instructions. An
+    exception of a function becomes a RuntimeFailure with the instruction, MemoryError an OutOfMemory.
     """
 
     def why_not(self, inst: Instruction) -> str:
-        """The reason why an instruction runs on the host although `ops` has its opcode, "" where it runs on
-        the device: element types and ranks that the device lacks, for instance.
+        """The reason why the host runs an instruction although `ops` has its opcode, such as an element type
+        or rank that the device lacks; "" if the device runs it.
         """
         return ""
 
     def to_device(self, array: np.ndarray) -> Any:
-        """A copy of an array in the memory of the device: any object except a tuple, None or a NumPy array;
-        by default the array itself.
+        """Copies an array to the memory of the device. Returns any object except a tuple, None or a NumPy
+        array, or, by default, the array itself.
         """
         return array
 
     def to_host(self, value: Any) -> np.ndarray:
-        """The array of a device value, with the shape and element type of its instruction."""
+        """Copies a value from the device to an array. The array has the shape and element type of its
+        instruction.
+        """
         return value
 
     @cached_property
     def host_steps(self) -> Mapping[str, str]:
-        """The instructions that the host runs, and why. Constants, tuples and control flow have no memory,
-        and are not counted.
+        """The instructions that the host runs, with the reasons. Constants, tuples and control flow are left
+        out, since they compute nothing.
         """
         return {
             f"{inst.opcode} {inst.name}": why
@@ -235,7 +243,7 @@ class OpByOp(InterpretedExecutable):
         }
 
     def reason(self, inst: Instruction) -> str:
-        """The reason why the host runs an instruction, "" where the device does."""
+        """The reason why the host runs an instruction; "" if the device runs it."""
         if inst.opcode not in self.ops:
             return f"the device has no {inst.opcode}"
         return "the program has dynamic sizes" if self._dynamic else self.why_not(inst)
@@ -245,7 +253,7 @@ class OpByOp(InterpretedExecutable):
         return _is_dynamic(self._work)
 
     def _walked(self) -> Iterator[Instruction]:
-        """The instructions of the entry, loops and branches."""
+        """Yields the instructions of the entry and of its loops and branches."""
         stack, seen = [self._work.entry], {self._work.entry}
         while stack:
             for inst in stack.pop().instructions:
@@ -259,13 +267,13 @@ class OpByOp(InterpretedExecutable):
 
 
 def _is_handed_on(op: Op) -> bool:
-    """Whether an op returns its operands' values, wherever they are stored."""
+    """Whether an op returns values of its operands unchanged, wherever they are stored."""
     return op.structural or op.control or (op.passes_on and not op.moves)
 
 
 class _Walker(Interpreter):
-    """Runs an OpByOp once. The host's part, including computations that an op applies to elements, is done by
-    an interpreter.
+    """Runs an OpByOp once. An interpreter evaluates the instructions of the host, and the computations that
+    an op applies to elements.
     """
 
     def __init__(self, program: OpByOp, **limits: Any) -> None:
@@ -299,13 +307,15 @@ class _Walker(Interpreter):
             value = function(inst, *[put(x) if isinstance(x, np.ndarray) else x for x in operands])
         found = getattr(value, "dtype", None), tuple(getattr(value, "shape", ()))
         if isinstance(wanted, Shape) and found[0] is not None and found != (wanted.dtype.numpy, wanted.dims):
-            raise RuntimeFailure(f"{inst!r}: its function gives {found[0]}{list(found[1])}")
+            raise RuntimeFailure(f"{inst!r}: its function returned {found[0]}{list(found[1])}")
         return value
 
 
 @contextmanager
 def _blamed(what: object) -> Iterator[None]:
-    """Converts exceptions that are not axla's to RuntimeFailure, and MemoryError to OutOfMemory."""
+    """A context manager for calls of a backend's functions: exceptions other than AxlaError become
+    RuntimeFailure, MemoryError becomes OutOfMemory.
+    """
     try:
         yield
     except AxlaError:
@@ -320,15 +330,17 @@ def _first(operand: Any, *_: Any) -> Any:
 
 
 class OpByOpBackend(Backend):
-    """A backend whose executables are an OpByOp: derive from it, and give the class."""
+    """A backend that compiles to OpByOp executables. Derive from it, and set `executable` to the class of
+    them.
+    """
 
     executable: ClassVar[type[OpByOp]] = OpByOp
 
     def compile(self, client: Client, module: Module, options: CompileOptions) -> Executable:
-        """Simplifies a copy of the module and makes an executable of the class `executable`."""
+        """Simplifies a copy of the module, and makes an executable of the class `executable`."""
         options.refuse_machine(self.name)
         return self.executable(simplified(module, options), client=client, module=module, options=options)
 
     def load(self, client: Client, payload: bytes, options: CompileOptions) -> Executable:
-        """Loads the module in the payload, and compiles it again."""
+        """Compiles the module in the payload again."""
         return compiled_again(client, payload, options)

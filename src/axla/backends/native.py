@@ -1,4 +1,4 @@
-"""`NativeExecutable`: a program of machine code in this process."""
+"""`NativeExecutable`: a program of machine code that runs in this process."""
 
 from __future__ import annotations
 
@@ -32,7 +32,9 @@ ObjectFiles = bytes | Sequence[bytes]
 def run_together(
     programs: Sequence[LoadedProgram], rows: Sequence[Sequence[Any]], grid: Grid, options: ExecuteOptions
 ) -> list[list[Array]]:
-    """One run of a program per participant of a grid, each with its own arguments."""
+    """Runs all participants of a grid once: `programs` has the program of each, `rows` its arguments. Returns
+    the results of each.
+    """
     given = [converted(p.interface, row, n) for n, (p, row) in enumerate(zip(programs, rows, strict=True))]
     arrays = [[a if isinstance(a, Array) else device_put(a) for a in row] for row in given]
     tasks: list[Task] = []
@@ -49,7 +51,7 @@ def run_together(
             for task in tasks:
                 task.loaded.queue.hand_over(task, options.deadline)
     except BaseException:
-        grid.stop(abi.INTERRUPTED)  # those that began
+        grid.stop(abi.INTERRUPTED)  # stops the participants that have begun
         raise
     if options.asynchronous:
         watch(grid, tasks)
@@ -60,7 +62,7 @@ def run_together(
 
 
 class NativeExecutable(Executable):
-    """A program of machine code. `image` is one object file or several that refer to each other."""
+    """A program of machine code. `image` is one object file, or several that refer to each other."""
 
     __slots__ = ("_images", "_loaded", "_others", "_engine", "_native_call", "_flat", "_places")
 
@@ -86,7 +88,9 @@ class NativeExecutable(Executable):
         self._flat = is_flat_call(interface) and self.device_ids == [0]
 
     def _join(self, code: Interface, constants: bytes | memoryview | None) -> Any:
-        """Creates the engine for collectives between processes, which all load the same program."""
+        """Returns the engine for collectives between processes. All processes must have loaded the same
+        program.
+        """
         assert self.client is not None and self.client.job is not None
         digest = blake2b(code.to_text().encode(), digest_size=32)
         for part in (*self._images, constants or b""):
@@ -94,14 +98,14 @@ class NativeExecutable(Executable):
         return self.client.job.engine(code, self.device_ids, digest.digest())
 
     def __call__(self, *arguments: Any) -> Any:
-        """Runs the program; arguments and result are nested as the program's parameters and result are."""
+        """Runs the program. Arguments and result are nested like the module's parameters and result."""
         if self._flat:
             return self._native_call(*arguments)
         return nest(self.interface.result_tree, self.execute(flatten(self.interface, arguments)))
 
     def profiling(self, profile: Profile | None) -> None:
-        """Calls run a program with clocks while a profile is recorded, else the one without. Runs on several
-        processes are only counted.
+        """Starts recording, or stops if `profile` is None. Meanwhile calls run a program that reads the
+        clock. Runs on several processes are only counted.
         """
         if self._engine is not None:
             return super().profiling(profile)
@@ -113,19 +117,22 @@ class NativeExecutable(Executable):
             self._native_call = ProfiledCall(*given)
 
     def _timed(self) -> tuple[Packed, Sequence[Row]] | None:
-        """The program with clocks, and its rows; None where it cannot be compiled again."""
+        """Returns (the program that reads the clock, a row for each step); None if the module is not
+        available.
+        """
         return None
 
     def cancel(self) -> int:
-        """Stops the runs in progress, which raise Cancelled; returns their number."""
+        """Stops the runs in progress, which then raise Cancelled; returns their number."""
         call, programs = self._native_call, [self._loaded, *self._others]
         programs += call.loaded if isinstance(call, ProfiledCall) else []
-        handed = max(program.queue.cancel(program) for program in programs)  # one stops the others
+        handed = max(program.queue.cancel(program) for program in programs)  # stops other participants too
         return handed + sum(native().cancel(program.address, abi.CANCELLED) for program in programs)
 
     def _run(self, inputs: list[Any], options: ExecuteOptions) -> list[Array]:
         deadline, call = options.deadline, self._native_call
-        if options.asynchronous and not isinstance(call, ProfiledCall):  # steps are measured on this thread
+        # A profiled call measures its steps on this thread, so it is not asynchronous.
+        if options.asynchronous and not isinstance(call, ProfiledCall):
             if isinstance(call, DynamicCall):
                 return call.dispatch(self._loaded, inputs, deadline)
             return self._loaded.queue.dispatch(call, self._loaded, inputs, deadline)
@@ -133,11 +140,11 @@ class NativeExecutable(Executable):
         return [found] if isinstance(found, Array) else list(found)
 
     def _run_replicated(self, rows: list[list[Any]], options: ExecuteOptions) -> list[list[Array]]:
-        """Hands a task to the queue of each device, all at once."""
+        """Puts a task for each device into the device's queue; all runs begin together."""
         if own_queue() is not None:
             raise UnsupportedError(
-                f"{self.name}: it is for several devices; a function that a run on a device calls cannot run "
-                "it: the devices may be busy with that run"
+                f"{self.name}: a program for several devices cannot be run by a function that a run on a "
+                "device calls: the devices may be busy with that run"
             )
         grid = Grid(*self.counts, self.device_ids)
         if self._engine is not None:

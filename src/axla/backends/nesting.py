@@ -1,4 +1,6 @@
-"""Converts nested arguments and results of a call to leaves, and back; without recursion."""
+"""Converts nested arguments of a call to a list of leaves, and a list of leaves to nested results. No
+function is recursive.
+"""
 
 from __future__ import annotations
 
@@ -10,21 +12,21 @@ from axla.program.interface import Interface, Tree, is_flat, tree_leaves
 
 
 def is_flat_call(interface: Interface) -> bool:
-    """Whether arguments are the parameter leaves, and the result is a leaf or a tuple of them."""
+    """Whether no argument is a tuple, and the result is a single leaf or a tuple of leaves."""
     trees = interface.parameter_trees
     flat = trees is None or all(not isinstance(tree, tuple) for tree in trees)
     return flat and is_flat(interface.result_tree)
 
 
 def flatten(interface: Interface, arguments: tuple[Any, ...]) -> list[Any]:
-    """The leaves of nested arguments in order; InvalidArgument where the nesting differs from the
-    parameters'.
+    """The leaves of nested arguments, in order. InvalidArgument if the arguments are not nested like the
+    parameters.
     """
     trees = interface.parameter_trees
     if trees is None:
         return list(arguments)
     if len(arguments) != len(trees):
-        raise InvalidArgument(f"{interface.name}: {len(arguments)} arguments, wanted {len(trees)}")
+        raise InvalidArgument(f"{interface.name}: found {len(arguments)} arguments, wanted {len(trees)}")
     leaves: list[Any] = [None] * sum(len(tree_leaves(tree)) for tree in trees)
     stack: list[tuple[Tree, Any, str]] = [
         (tree, argument, f"argument {i}")
@@ -44,7 +46,7 @@ def flatten(interface: Interface, arguments: tuple[Any, ...]) -> list[Any]:
 
 
 def nest(tree: Tree, leaves: Sequence[Any]) -> Any:
-    """The leaves as nested tuples."""
+    """Arranges leaves as nested tuples. `tree` has the index of a leaf at each position."""
     if not isinstance(tree, tuple):
         return leaves[tree]
     root: list[Any] = []
@@ -60,6 +62,6 @@ def nest(tree: Tree, leaves: Sequence[Any]) -> Any:
                 stack.append((child, inner))
             else:
                 out.append(leaves[child])
-    for out, place, inner in reversed(order):  # parents come before their children in `order`
+    for out, place, inner in reversed(order):  # inner tuples first: `order` has parents before children
         out[place] = tuple(inner)
     return tuple(root)

@@ -1,4 +1,6 @@
-"""Options of a compilation and of a run. `CompileOptions` go to and from XLA's proto and flags."""
+"""The options of compilations and runs. `CompileOptions` can be converted to XLA's proto and flags, and
+back.
+"""
 
 from __future__ import annotations
 
@@ -20,27 +22,27 @@ from axla.ir.graph import Module
 
 @dataclass(frozen=True, slots=True)
 class CompileOptions:
-    """All arguments of `axla.compile` except module and backend. Values are normalised to tuples, so that
-    equal options compare equal; InvalidArgument names an option with a wrong value.
+    """All arguments of `axla.compile` except module and backend. Sequences become tuples, so that equal
+    options compare equal. InvalidArgument names an option with an invalid value.
 
-    `flags`: those of docs/flags.md that differ from the environment's, as a mapping from names to values or
-    as text, `--xla_cpu_enable_fast_math=true`.
+    `flags` overrides flags of the environment (docs/flags.md). It is a mapping from names to values, or a
+    text such as `--xla_cpu_enable_fast_math=true`.
     """
 
     donate: tuple[int, ...] = ()
-    """Parameter leaves whose memory results may take."""
+    """The indices of parameter leaves whose memory results may use."""
     num_replicas: int | None = None
     num_partitions: int | None = None
-    """How many participants run; None: as the module's header says."""
+    """The number of replicas, and of partitions; None means those in the module's header."""
     device_assignment: tuple[tuple[int, ...], ...] | None = None
-    """The id of a device for each partition of each replica; None: the first devices in order."""
+    """The id of a device for each partition of each replica; None means the first devices in order."""
     replicas: str | None = None
-    """"first": of a program for several participants the first runs alone."""
+    """"first": only the first participant of the program runs."""
     target_cpu: str | None = None
     target_features: tuple[str, ...] | None = None
     arg_types: tuple[Any, ...] | None = None
     dim_args: tuple[int, ...] | None = None
-    """Sizes of a module with `?`, as `axla.parse` takes them."""
+    """The sizes for a module with unknown sizes (`?`), as in `axla.parse`."""
     flags: tuple[tuple[str, Any], ...] = ()
 
     def __post_init__(self) -> None:
@@ -70,40 +72,41 @@ class CompileOptions:
             )
 
     def participants(self, module: Module) -> tuple[int, int]:
-        """The numbers of replicas and partitions with which a module runs."""
+        """The numbers of (replicas, partitions) with which a module runs."""
         if self.replicas is not None:
             return 1, 1
         config = module.config
         return self.num_replicas or config.replica_count, self.num_partitions or config.num_partitions
 
     def refuse_machine(self, backend: str) -> None:
-        """Raises InvalidArgument where the options name a CPU or its features, for a backend that cannot
-        choose them.
+        """Raises InvalidArgument if the options name a CPU or features of one. For backends that do not
+        support these options.
         """
         if self.target_cpu is not None or self.target_features is not None:
             raise InvalidArgument(
-                f"compile: the backend {backend} takes neither target_cpu nor target_features"
+                f"compile: the backend {backend} supports neither target_cpu nor target_features"
             )
 
     # XLA's flags.
 
     @classmethod
     def from_flags(cls, text: str, **options: Any) -> CompileOptions:
-        """Options with the flags in a text, `--name=value ...`, in XLA's spelling or axla's."""
+        """Makes options from a text of flags, `--name=value ...`, with XLA's names or axla's."""
         return cls(flags=_flags(text), **options)
 
     def to_flags(self) -> str:
-        """The flags as text, in XLA's spelling where it has one."""
+        """The flags as text, with XLA's names if there are any, else axla's."""
         return " ".join(f"--{_spelling(name)}={_flag_text(value)}" for name, value in self.flags)
 
     # XLA's proto.
 
     @classmethod
     def from_proto(cls, data: bytes) -> CompileOptions:
-        """The options in a serialised CompileOptionsProto.
+        """Reads options from a serialised CompileOptionsProto.
 
-        Hints for other compilers (DebugOptions without a flag in axla, effort, profiles) do not affect
-        results and are ignored. UnsupportedError names an option that would, InvalidArgument an unknown flag.
+        Fields that do not affect results are ignored: DebugOptions that axla has no flag for, effort,
+        profiles. UnsupportedError names a field that does and that axla does not support, InvalidArgument an
+        unknown flag.
         """
         from axla.proto import decode
 
@@ -128,8 +131,8 @@ class CompileOptions:
         )  # fmt: skip
 
     def to_proto(self) -> bytes:
-        """A serialised CompileOptionsProto. Options that XLA has no field for are overrides, `axla_donate`
-        and so on, as JSON.
+        """The options as a serialised CompileOptionsProto. Options that XLA has no field for are entries
+        `axla_donate` and so on in `env_option_overrides`, as JSON.
         """
         from axla.proto import encode
         from axla.proto.schema import TABLES
@@ -161,15 +164,17 @@ class ExecuteOptions:
     """The options of one run."""
 
     deadline: float | None = None
-    """Seconds after which it stops."""
+    """The seconds after which the run stops."""
     donate: tuple[int, ...] = ()
-    """Leaves that are deleted besides the aliased."""
+    """The indices of inputs that are deleted in addition to the aliased ones."""
     asynchronous: bool = False
-    """Whether it may go on when `execute` has returned."""
+    """Whether the run may continue after `execute` has returned."""
 
 
 def options_of(options: object, keywords: Mapping[str, Any]) -> CompileOptions:
-    """Options given as an object, as a proto (bytes, or an object with SerializeAsString), or as keywords."""
+    """Converts options to CompileOptions. They are given as an object, as a proto (bytes, or an object with
+    SerializeAsString), or as keywords.
+    """
     unknown = [name for name in keywords if name not in NAMES]
     if unknown:
         raise InvalidArgument(f"compile: there is no option {unknown[0]!r}; {choices(NAMES, unknown[0])}")
@@ -189,18 +194,20 @@ def options_of(options: object, keywords: Mapping[str, Any]) -> CompileOptions:
 NAMES = tuple(field.name for field in dataclasses.fields(CompileOptions))
 
 _OWN = ("donate", "replicas", "target_cpu", "target_features", "arg_types", "dim_args")
-"""Options that XLA does not have."""
+"""The options that XLA's proto has no field for."""
 
 _REFUSED = {
     "argument_layouts", "parameter_is_tupled_arguments", "serialized_multi_slice_config", "result_layout",
     "use_auto_spmd_partitioning", "alias_passthrough_params", "run_backend_only", "slice_size",
     "auto_spmd_partitioning_mesh_shape", "auto_spmd_partitioning_mesh_ids",
 }  # fmt: skip
-"""Fields of the proto that would change results, or who may call."""
+"""Unsupported fields of the proto that would affect results, or the form of calls."""
 
 
 def _sequence(name: str, values: Any, items: str = "texts", kind: Any = object) -> tuple[Any, ...] | None:
-    """The values as a tuple; None stays None."""
+    """Returns the values as a tuple; None for None and for no values. `kind` is the class that they must
+    have.
+    """
     if values is None:
         return None
     if isinstance(values, str) or not isinstance(values, Iterable):
@@ -212,8 +219,8 @@ def _sequence(name: str, values: Any, items: str = "texts", kind: Any = object) 
 
 
 def _assignment(value: Any) -> tuple[tuple[int, ...], ...] | None:
-    """Rows of devices, one per replica, from an array or nested sequences (including XLA's
-    DeviceAssignment).
+    """Converts a device assignment to rows of device ids, one row per replica. It is an array, nested
+    sequences, or XLA's DeviceAssignment.
     """
     if value is None:
         return None
@@ -232,7 +239,7 @@ def _assignment(value: Any) -> tuple[tuple[int, ...], ...] | None:
 
 
 def _type(given: Any) -> Any:
-    """The shape of an array instead of the array, which options must not keep alive."""
+    """Replaces an array by its shape, so that options do not keep the array in memory."""
     if isinstance(given, np.ndarray | np.generic):
         return Shape(from_numpy(given.dtype), given.shape)
     return given
@@ -245,7 +252,7 @@ def _type_text(given: Any) -> str:
 
 
 def _from_json(name: str, text: Any) -> Any:
-    """The value of an option, from JSON."""
+    """Reads the value of the option `name` from JSON."""
     from axla.text.shapes import parse_shape
 
     try:
@@ -258,7 +265,9 @@ def _from_json(name: str, text: Any) -> Any:
 
 
 def _flags(given: Any) -> tuple[tuple[str, Any], ...]:
-    """Fields of `Flags` and their values, by name; InvalidArgument for unknown flags and wrong values."""
+    """Returns pairs of fields of `Flags` and their values, sorted by name. InvalidArgument for unknown flags
+    and invalid values.
+    """
     if isinstance(given, str):
         given = flag_table.parse(given, "compile: flags")
     try:
@@ -277,7 +286,7 @@ def _flags(given: Any) -> tuple[tuple[str, Any], ...]:
 
 
 def _unlike_default(given: dict[str, Any]) -> tuple[tuple[str, Any], ...]:
-    """Flags without those that have their default value: XLA writes all of them."""
+    """Removes flags that have their default values, since XLA writes all of them."""
     default = flag_table.Flags()
     return tuple((n, v) for n, v in _flags(given) if v != getattr(default, n))
 
@@ -295,7 +304,7 @@ def _flag_text(value: Any) -> str:
 
 
 def _by_partition(rows: tuple[tuple[int, ...], ...]) -> dict[str, Any]:
-    """A DeviceAssignmentProto: the devices of all replicas, by partition."""
+    """Makes a DeviceAssignmentProto, which lists the devices of all replicas for each partition."""
     columns = [{"replica_device_ids": list(column)} for column in zip(*rows, strict=True)]
     return {"replica_count": len(rows), "computation_count": len(columns), "computation_devices": columns}
 

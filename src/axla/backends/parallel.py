@@ -1,4 +1,4 @@
-"""Several programs with one participant each, run in parallel; they communicate by collectives and
+"""Runs several programs of one participant each at the same time. They communicate by collectives and
 transfers.
 """
 
@@ -29,11 +29,13 @@ from axla.text.parser import parse_hlo
 CompileFunction = Callable[[Module, CompileOptions], Packed]
 """A function that compiles a module to machine code."""
 _devices = itertools.count(1 << 20, 1 << 10)
-"""The first of those of programs that a run calls, which keeps its own busy."""
+"""Numbers of the first devices for programs that a run calls: its own devices are busy with it."""
 
 
 class Programs:
-    """Programs on cpu, by replica and partition, on consecutive devices from `first` on."""
+    """Loaded programs for cpu: one per replica and partition, on consecutive devices from number `first`
+    on.
+    """
 
     def __init__(self, rows: Sequence[Sequence[Module]], compiled: CompileFunction, first: int = 0) -> None:
         self.counts = len(rows), len(rows[0])
@@ -47,15 +49,20 @@ class Programs:
         ]
 
     def run(self, arguments: Sequence[Sequence[Any]], deadline: float | None = None) -> list[list[Array]]:
-        """Runs all programs; returns their results."""
+        """Runs all programs at the same time. `arguments` has those of each program; returns the results of
+        each.
+        """
         grid = Grid(*self.counts, range(self.first, self.first + len(self.programs)))
         return run_together(self.programs, arguments, grid, ExecuteOptions(deadline))
 
 
 def run_parallel(compiled: CompileFunction, *operands: Any, site: CallSite) -> Any:
-    """Runs the programs in the configuration of a call; returns their results, concatenated."""
+    """The function of a custom call that runs several programs; they are in its configuration. Its operands
+    are the arguments of the first program, then of the second, and so on; its result has all results in the
+    same order.
+    """
     programs, infeed = _programs(compiled, site.config)
-    rest = iter(operand for operand in operands if operand is not None)  # not tokens
+    rest = iter(operand for operand in operands if operand is not None)  # without tokens
     arguments = [list(islice(rest, len(p.interface.parameters))) for p in programs.programs]
     feed = feeds(programs.first).infeed
     for module in infeed:
@@ -71,5 +78,5 @@ def _programs(compiled: CompileFunction, config: str) -> tuple[Programs, list[Mo
     said = json.loads(config)
     modules = [parse_hlo(text) for text in said["texts"]]
     rows = [[modules[n] for n in row] for row in said["programs"]]
-    first = next(_devices)  # not those of the run that calls this
+    first = next(_devices)  # the devices of the run that calls this are busy
     return Programs(rows, compiled, first), [modules[n] for n in said["infeed"]]

@@ -1,6 +1,6 @@
-"""Prepares a module for any backend: verified, with known sizes, for the participants in the options.
+"""Prepares a module for any backend: with known sizes (`sized`), then verified and partitioned (`verified`).
 
-`sized`, then `verified`. A backend that finds code for an equal text in its cache needs only the first.
+A backend that finds the code of an equal module in its cache only needs `sized`.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from axla.hlo import CustomCall
 from axla.ir.clone import clone_module
 from axla.ir.graph import Module
 from axla.ir.verify import verify, verify_graph, verify_meaning
-from axla.passes.simplify.annotations import marker_removal
+from axla.passes.expand.markers import marker_removal
 
 
 def sized(module: Module, options: CompileOptions) -> Module:
-    """The module itself, or a copy where options change it. InvalidArgument for other objects, VerifyError
-    for an inconsistent graph.
+    """Returns the module, or a copy if the options change it: with known sizes, and the numbers of
+    participants in the options. InvalidArgument for other objects, VerifyError for an inconsistent graph.
     """
     if not isinstance(module, Module):
         raise InvalidArgument(
-            f"compile: wanted a Module (axla.parse gives one), found {type(module).__name__}"
+            f"compile: wanted a Module, as axla.parse returns, found {type(module).__name__}"
         )
     module = specialized(module, options.arg_types, options.dim_args)
     if options.num_replicas is not None or options.num_partitions is not None:
@@ -34,8 +34,8 @@ def sized(module: Module, options: CompileOptions) -> Module:
 
 
 def verified(module: Module, options: CompileOptions) -> Module:
-    """The module from `sized`, or a copy in which whole arrays are partitioned. VerifyError for an invalid
-    module.
+    """Verifies the result of `sized` and returns it, or a copy in which whole arrays are partitioned.
+    VerifyError for an invalid module.
     """
     verify_meaning(module)
     if has_whole_arrays(module):
@@ -51,7 +51,7 @@ def verified(module: Module, options: CompileOptions) -> Module:
 
 
 def has_whole_arrays(module: Module) -> bool:
-    """Whether a module is written for a partitioner; that is imported only if it may be."""
+    """Whether the module describes whole arrays that must still be partitioned."""
     every = (inst.op for computation in module.computations for inst in computation.instructions)
     if not module.config.frontend_attributes and not any(isinstance(op, CustomCall) for op in every):
         return False
@@ -61,11 +61,11 @@ def has_whole_arrays(module: Module) -> bool:
 
 
 def specialized(module: Module, arg_types: Any, dim_args: Any) -> Module:
-    """The module with its sizes known."""
+    """Returns the module with known sizes: unknown ones (`?`) are taken from `arg_types` or `dim_args`."""
     if type(module) is Module and arg_types is None and dim_args is None:
         return module
     from axla.stablehlo.modules import DynamicModule
 
     if isinstance(module, DynamicModule):
         return module.specialize(arg_types, dim_args)
-    raise InvalidArgument(f"compile: arg_types or dim_args given, but {module.name} has no `?`")
+    raise InvalidArgument(f"compile: arg_types or dim_args given, but {module.name} has no unknown sizes `?`")

@@ -1,7 +1,7 @@
-"""Named objects that other packages may add: registered ones, axla's own, and those of entry points.
+"""Registries of named objects: axla's own ones, registered ones, and those of entry points of other packages.
 
-Nothing is loaded before it is requested. An entry point cannot replace a name of axla's own; `register` can,
-until the process ends.
+An object is loaded when it is first requested. An entry point or `register` cannot replace a name of axla's
+own.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ T = TypeVar("T")
 
 
 class Registry(Generic[T]):
-    """A table of named objects. `kind`: their name in messages; `wanted`: their class; `group`: the group of
-    entry points, whose objects are functions without arguments that return one. `own`: axla's, as
-    `module:function`; they are also entry points, which an uninstalled source tree lacks.
+    """A table of named objects. `kind` is the word for them in messages; `wanted` is their class; `group` is
+    the group of entry points, which are functions that return an object. `own` has axla's functions as
+    `module:function`. Those are entry points too, but a source tree that is not installed has none.
     """
 
     def __init__(self, kind: str, wanted: type[T], group: str, own: Mapping[str, str]) -> None:
@@ -30,13 +30,13 @@ class Registry(Generic[T]):
         self._lock = locks.new_lock()
 
     def names(self) -> tuple[str, ...]:
-        """All names, axla's own first. Loads nothing."""
+        """All names, axla's own first. Nothing is loaded."""
         return tuple({**self._own, **self._registered, **plugins.installed(self.group)})
 
     def get(self, name: str) -> T:
-        """The object with a name; the same one every time.
+        """Returns the object with a name, always the same one.
 
-        InvalidArgument for an unknown name, UnsupportedError for an object that cannot be loaded.
+        Raises InvalidArgument for an unknown name, UnsupportedError for an object that cannot be loaded.
         """
         found = self._made.get(name) if isinstance(name, str) else None
         if found is None:
@@ -47,8 +47,8 @@ class Registry(Generic[T]):
         return found
 
     def register(self, name: str, factory: Callable[[], T]) -> None:
-        """Registers a name for the result of `factory()`, which is called on first use. InvalidArgument for a
-        name in use.
+        """Registers a name for the object that `factory()` returns. The factory is called when the object is
+        first requested. InvalidArgument for a name in use.
         """
         if not isinstance(name, str) or not name or not callable(factory):
             raise InvalidArgument(f"register: wanted a name and a function, found {name!r}, {factory!r}")
@@ -58,7 +58,7 @@ class Registry(Generic[T]):
             self._registered[name] = factory
 
     def unregister(self, name: str) -> None:
-        """Removes a registered name."""
+        """Removes a registered name; InvalidArgument for other names."""
         with self._lock:
             if self._registered.pop(name, None) is None:
                 raise InvalidArgument(f"unregister: no {self.kind} was registered as {name!r}")
@@ -80,6 +80,6 @@ class Registry(Generic[T]):
         if not isinstance(made, self.wanted):
             found = type(made).__name__
             raise UnsupportedError(
-                f"{self.kind} {name!r}: its factory gives {found}, wanted {self.wanted.__name__}"
+                f"{self.kind} {name!r}: its factory returned {found}, wanted {self.wanted.__name__}"
             )
         return made

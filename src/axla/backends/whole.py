@@ -1,4 +1,4 @@
-"""Whole arrays for programs that run on parts of them: partitioned and joined by shardings."""
+"""Converts between whole arrays and the slices of partitions, for programs that run on slices."""
 
 from __future__ import annotations
 
@@ -17,15 +17,17 @@ from axla.runtime.array import Array, device_put
 
 @dataclass(frozen=True, slots=True)
 class Cuts:
-    """How the arguments and results of a program are partitioned."""
+    """The partitioning of the arguments and results of a program."""
 
     arguments: tuple[Tiling, ...]
     results: tuple[Tiling, ...]
     shapes: tuple[Shape, ...]
-    """Of the arguments' parts."""
+    """The shapes of the slices of the arguments."""
 
     def part(self, number: int, value: Any, partition: int) -> Any:
-        """A partition's part of an argument; InvalidArgument for an argument of another shape."""
+        """The slice of argument `number` for a partition. InvalidArgument if the argument has the wrong
+        sizes.
+        """
         cut, shape = self.arguments[number], self.shapes[number]
         if cut.is_whole:
             return value
@@ -36,7 +38,7 @@ class Cuts:
         return array[cut.part(wanted, partition)]
 
     def joined(self, number: int, parts: Sequence[Array]) -> Array:
-        """The whole array of a result."""
+        """Joins the slices of result `number`, one from each partition, to the whole array."""
         cut = self.results[number]
         if cut.is_whole:
             return parts[0]
@@ -48,7 +50,7 @@ class Cuts:
 
 
 def cuts_of(entry: Computation, partitions: int) -> Cuts | None:
-    """The partitioning given by an entry with shardings; None where it has none."""
+    """The partitioning described by the shardings of an entry; None if it has none."""
     said = [p.extra.sharding for p in entry.parameters]
     result = entry.root.extra.sharding
     if result is None or (said and not any(said)):

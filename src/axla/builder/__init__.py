@@ -1,4 +1,5 @@
-"""Builders: programs made op by op in Python. Takes shapes and values, gives modules (`XlaComputation`).
+"""Builds programs op by op in Python. An `XlaBuilder` collects the ops; its result is an `XlaComputation`,
+which holds a module.
 
     from axla.builder import XlaBuilder, ops
     b = XlaBuilder("axpy")
@@ -6,8 +7,8 @@
     computation = b.build(ops.Add(ops.Mul(alpha, x), y))        # or alpha * x + y
 
 `ops` has XLA's functions; read `xla_builder.py` first, then `elementwise.py` and `broadcasting.py`.
-`values.py` checks and converts Python values given as arguments, `coerce.py` those given as operands. Special
-functions are in `special/`. `ComputationBuilder`, the class of XLA's first documents, is in
+`values.py` checks and converts the arguments of builder functions, `coerce.py` their operands. Special
+functions are in `special/`. `ComputationBuilder`, the builder class of XLA's first documents, is in
 `axla.compatibility`, and can be imported from here too.
 """
 
@@ -36,7 +37,9 @@ _COMPATIBILITY = {
 
 
 def __getattr__(name: str) -> _Any:
-    """A public name of a layer above, imported when it is first used."""
+    """Returns the class `name` of `axla.compatibility`. It is imported at its first use, since that package
+    itself imports this one.
+    """
     if name not in _COMPATIBILITY:
         raise AttributeError(f"module {__name__} has no attribute {name!r}")
     return getattr(_importlib.import_module(_COMPATIBILITY[name]), name)

@@ -1,5 +1,6 @@
-"""Approximate top-k. Without hardware support, as on CPUs, the result is exact: the requested recall is a
-lower bound. Only the size of the result depends on the approximation, when the caller aggregates it.
+"""Approximate top-k. XLA's CPU backend has no hardware for it, so the result is exact: a requested recall is
+only a lower bound. The approximation only decides the number of elements returned when `aggregate_to_topk` is
+False.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from axla.builder.xla_builder import XlaBuilder, XlaOp
 from axla.core.errors import InvalidArgument
 from axla.core.shape import Shape
 
-_LANES, _CHUNK = 128, 1024  # the parts that the results of many dimensions, or of one, are multiples of
+_LANES, _CHUNK = 128, 1024  # the result size is a multiple of _LANES for rank > 1, of _CHUNK for rank 1
 
 
 def ApproxTopK(
@@ -23,8 +24,8 @@ def ApproxTopK(
     reduction_dim: int, comparator: object, recall_target: float | None = None,
     aggregate_to_topk: bool | None = None, reduction_input_size_override: int | None = None,
 ) -> XlaOp:  # fmt: skip
-    """A tuple of the operands, ordered along `reduction_dim` by the comparator: of each the first `top_k`, or
-    without `aggregate_to_topk` as many as are needed to select the best later.
+    """Sorts the operands along `reduction_dim` by the comparator and returns a tuple of their first elements:
+    the first `top_k`, or, if `aggregate_to_topk` is False, as many as `ApproxTopKReductionOutputSize` says.
     """
     values, inits = several("ApproxTopK", builder, operands), several("ApproxTopK", builder, init_values)
     top_k = integer(top_k, "ApproxTopK: top_k")
@@ -55,8 +56,9 @@ def ApproxTopKReductionOutputSize(
     input_size: int, rank: int, top_k: int, recall_target: float, aggregate_to_topk: bool = True,
     input_size_override: int = -1,
 ) -> tuple[int, int]:  # fmt: skip
-    """(number of elements that ApproxTopK leaves, logarithm to base 2 of the number of elements in each
-    window of which it keeps the best; -1 when it leaves `top_k`).
+    """Returns (size, log2 of the window size): the number of elements that ApproxTopK returns along the
+    reduced dimension, and the logarithm to base 2 of the number of elements in each window from which it
+    keeps the best one. The logarithm is -1 if `aggregate_to_topk`; the size is then `top_k`.
 
     With M windows, an element of the best k is alone in its window with probability ((M - 1) / M)^(k - 1),
     about exp((1 - k) / M): that is the expected recall.

@@ -1,4 +1,4 @@
-"""Implicit broadcasting: how operands of different sizes become operands of one size.
+"""Implicit broadcasting: gives operands of different sizes equal sizes before an elementwise op.
 
 Scalars are broadcast to every shape. Arrays of different rank need `broadcast_dimensions`, which gives for
 each dimension of the lower-rank operand its dimension in the other one; then dimensions of size 1 are
@@ -23,19 +23,21 @@ DynamicSizes = tuple[tuple[int, bool], ...]  # per dimension: size, whether it i
 
 
 def common_dims(lhs: Shape, rhs: Shape, broadcast_dimensions: Sequence[int] | None = None) -> tuple[int, ...]:
-    """The sizes of `lhs op rhs`; ShapeError where the operands cannot be broadcast."""
+    """The sizes of the result of an elementwise op on `lhs` and `rhs`. Raises ShapeError if the two cannot be
+    broadcast.
+    """
     return tuple(size for size, _ in _common(lhs, rhs, _expansion(lhs, rhs, broadcast_dimensions)))
 
 
 def broadcast_pair(
     what: str, lhs: XlaOp, rhs: XlaOp, broadcast_dimensions: Sequence[int] | None
 ) -> tuple[XlaOp, XlaOp]:
-    """Both operands in the sizes of the result."""
+    """Returns (lhs, rhs), both broadcast to the sizes of the result of the op `what`."""
     a, b = lhs.shape, rhs.shape
     if broadcast_dimensions is not None:
         broadcast_dimensions = integers(broadcast_dimensions, f"{what}: broadcast_dimensions")
     if not isinstance(a, Shape) or not isinstance(b, Shape):
-        return lhs, rhs  # the op says that it wants arrays
+        return lhs, rhs  # the op itself rejects tuples and tokens
     if a.dims == b.dims and not broadcast_dimensions:
         return lhs, rhs
     try:
@@ -49,7 +51,7 @@ def broadcast_pair(
 
 
 def scalars_to(sizes_of: XlaOp, operand: XlaOp) -> XlaOp:
-    """A scalar broadcast to the sizes of another operand; an array is returned as it is."""
+    """Broadcasts `operand` to the sizes of `sizes_of` if it is a scalar; else returns it unchanged."""
     shape, wanted = operand.shape, sizes_of.shape
     if not isinstance(shape, Shape) or not isinstance(wanted, Shape) or shape.dims or not wanted.dims:
         return operand
@@ -57,12 +59,12 @@ def scalars_to(sizes_of: XlaOp, operand: XlaOp) -> XlaOp:
 
 
 def full(like: XlaOp, value: float) -> XlaOp:
-    """A number, with the type and sizes of an operand."""
+    """An array filled with `value`, with the element type and sizes of `like`."""
     return scalars_to(like, like.builder.constant(np.asarray(value, like.dtype.numpy)))
 
 
 def _expansion(a: Shape, b: Shape, broadcast_dimensions: Sequence[int] | None) -> tuple[int, ...]:
-    """For each dimension of the lower-rank operand, its dimension in the result."""
+    """For each dimension of the operand with the lower rank, the dimension of the result that it becomes."""
     low, high = (a, b) if a.rank <= b.rank else (b, a)
     found = tuple(broadcast_dimensions or ())
     said = f"broadcast_dimensions={list(found)}"
@@ -91,8 +93,9 @@ def _expansion(a: Shape, b: Shape, broadcast_dimensions: Sequence[int] | None) -
 
 
 def check_places(label: str, places: Sequence[int], source: Shape, target: str, rank: int) -> None:
-    """Rejects `places` unless it gives, in ascending order, a dimension of `target` for each dimension of
-    `source`.
+    """Rejects `places` unless it has, in ascending order, one dimension of the target for each dimension of
+    `source`. `target` is the target's description for messages, `rank` its rank. Labels of the broken rules
+    begin with `label`.
     """
     what = f"broadcast_dimensions={list(places)}"
     if len(places) != source.rank:
@@ -105,7 +108,9 @@ def check_places(label: str, places: Sequence[int], source: Shape, target: str, 
 
 
 def _common(a: Shape, b: Shape, expansion: Sequence[int]) -> DynamicSizes:
-    """The sizes of the result: for each dimension, the size that is not 1."""
+    """The sizes of the result of an op on `a` and `b`: in each dimension the size that is not 1. `expansion`
+    has, for each dimension of the operand with the lower rank, its dimension in the other one.
+    """
     low, high = (a, b) if a.rank <= b.rank else (b, a)
     sizes = list(zip(high.dims, high.dynamic, strict=True))
     for number, dim in enumerate(expansion):
@@ -122,8 +127,8 @@ def _common(a: Shape, b: Shape, expansion: Sequence[int]) -> DynamicSizes:
 
 
 def stretch(operand: XlaOp, sizes: DynamicSizes, dimensions: Sequence[int]) -> XlaOp:
-    """The operand broadcast to the given sizes: its dimension k is dimension `dimensions[k]` of the result;
-    sizes 1 are repeated.
+    """Broadcasts an operand to `sizes`: its dimension k becomes dimension `dimensions[k]` of the result, and
+    dimensions of size 1 are repeated.
     """
     shape = array(operand.shape)
     dims = tuple(size for size, _ in sizes)

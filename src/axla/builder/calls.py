@@ -1,4 +1,4 @@
-"""Functions of the builder that call computations, make tuples and order effects."""
+"""Builder functions for calls of computations, tuples, sorting and tokens."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from axla.ir.attributes import CustomCallSchedule as Schedule
 
 
 def Tuple(builder: XlaBuilder, elements: Sequence[object]) -> XlaOp:
-    """The elements as one value."""
+    """Makes a tuple of the elements."""
     values = several("Tuple", builder, elements)
     return builder.add(hlo.Tuple(), values)
 
 
 def GetTupleElement(tuple_data: XlaOp, index: int) -> XlaOp:
-    """Element `index` of a tuple; negative numbers count from the last."""
+    """Element `index` of a tuple; a negative `index` counts from the end."""
     (value,) = operands("GetTupleElement", tuple_data)
     place = integer(index, "GetTupleElement: index")
     count = len(value.shape.elements) if value.shape.is_tuple else 0
@@ -39,7 +39,7 @@ def GetTupleElement(tuple_data: XlaOp, index: int) -> XlaOp:
 
 
 def Call(builder: XlaBuilder, computation: object, operands: Sequence[object]) -> XlaOp:
-    """The computation applied to the operands."""
+    """Calls the computation with the operands as arguments."""
     values = several("Call", builder, operands)
     return builder.add(hlo.Call(builder.callee(computation, "Call: computation")), values)
 
@@ -48,12 +48,12 @@ def CompositeCall(
     builder: XlaBuilder, computation: object, operands: Sequence[object], name: str,
     attributes: str | None = None, version: int | None = None,
 ) -> XlaOp:  # fmt: skip
-    """A call of `computation`, which implements the operation `name`; a consumer may replace the call by that
-    operation.
+    """Calls `computation`, which implements the operation `name` of another system. A compiler may replace
+    the call with its own implementation of that operation.
     """
     name = text(name, "CompositeCall: name")
     if not name:
-        raise InvalidArgument("CompositeCall: name is empty")
+        raise InvalidArgument("CompositeCall: name is empty, wanted the name of an operation")
     version = 0 if version is None else integer(version, "CompositeCall: version")
     if version < 0:
         raise InvalidArgument(f"CompositeCall: version={version}, wanted a number of at least 0")
@@ -70,7 +70,9 @@ def CompositeCall(
 
 
 def While(condition: object, body: object, init: object) -> XlaOp:
-    """Applies `body` as long as `condition` holds, starting from `init`."""
+    """Applies `body` to a value, first to `init`, as long as `condition` returns true for the value; returns
+    the last value.
+    """
     (value,) = operands("While", init)
     builder = value.builder
     op = hlo.While(builder.callee(condition, "While: condition"), builder.callee(body, "While: body"))
@@ -79,7 +81,8 @@ def While(condition: object, body: object, init: object) -> XlaOp:
 
 def Conditional(selector: object, *rest: Any, **named: Any) -> XlaOp:
     """Conditional(pred, true_operand, true_computation, false_operand, false_computation), or
-    Conditional(branch_index, branch_computations, branch_operands): the last branch when out of range.
+    Conditional(branch_index, branch_computations, branch_operands). A `branch_index` out of range selects the
+    last branch.
     """
     by_index = ("branch_computations", "branch_operands")
     by_pred = ("true_operand", "true_computation", "false_operand", "false_computation")
@@ -108,13 +111,13 @@ def Map(
     builder: XlaBuilder, operands: Sequence[object], computation: object, dimensions: Sequence[int],
     static_operands: Sequence[object] = (),
 ) -> XlaOp:  # fmt: skip
-    """The computation applied element by element; static operands that are scalars are the same for all
-    elements.
+    """Applies the computation to the operands element by element. A scalar in `static_operands` is passed to
+    every application.
     """
     values, statics = several("Map", builder, operands), several("Map", builder, static_operands)
     places = integers(dimensions, "Map: dimensions")
     if statics and not values:
-        raise InvalidArgument("Map: static operands need at least one operand")
+        raise InvalidArgument("Map: found static operands only, wanted at least one operand")
     if any(not isinstance(s.shape, Shape) or s.shape.rank for s in statics):
         return _map_with_arrays(builder, values, computation, statics)
     values += [scalars_to(values[0], s) for s in statics]
@@ -125,8 +128,8 @@ def Map(
 def _map_with_arrays(
     builder: XlaBuilder, values: Sequence[XlaOp], computation: object, statics: Sequence[XlaOp]
 ) -> XlaOp:  # fmt: skip
-    """Map with array-valued static operands, which HLO's map does not take: a scan over the elements that
-    carries them.
+    """Map with arrays as static operands. HLO's `map` does not accept these, so a `scan` over the elements
+    carries them along.
     """
     shapes = [v.shape for v in values]
     dims = [list(s.dims) if isinstance(s, Shape) else None for s in shapes]
@@ -144,7 +147,7 @@ def _map_with_arrays(
 
 
 def Reduce(*arguments: Any, **named: Any) -> XlaOp:
-    """Combines elements along dimensions.
+    """Combines the elements along `dimensions_to_reduce` with the computation.
 
     Reduce(builder, operands, init_values, computation, dimensions_to_reduce), or for one array
     Reduce(operand, init_value, computation, dimensions_to_reduce).
@@ -182,7 +185,7 @@ def _reduce_arguments(
 
 
 def ReduceAll(operand: object, init_value: object, computation: object) -> XlaOp:
-    """Combines all elements into a scalar."""
+    """Combines all elements of the operand into a scalar with the computation."""
     value, init = operands("ReduceAll", operand, init_value)
     rank = value.shape.rank if isinstance(value.shape, Shape) else 0
     return Reduce(value, init, computation, range(rank))
@@ -192,8 +195,8 @@ def Sort(
     builder: XlaBuilder, operands: Sequence[object], comparator: object = None, dimension: int = -1,
     is_stable: bool = False,
 ) -> XlaOp:  # fmt: skip
-    """The operands sorted along the dimension, all with the same permutation; without a comparator ascending
-    by the first one.
+    """Sorts the operands along the dimension, all with the same permutation. Without a comparator the first
+    operand is in ascending order.
     """
     values = several("Sort", builder, operands)
     if not values or not isinstance(values[0].shape, Shape):
@@ -207,8 +210,8 @@ def Sort(
 
 
 def key_comparator(builder: XlaBuilder, values: Sequence[XlaOp], relation: Any) -> object:
-    """A comparator: whether the first of `values` are in a relation, for the elements that a sort
-    compares.
+    """Builds a comparator for a sort of `values` that compares only elements of the first one. `relation` is
+    a builder function such as LtTotalOrder.
     """
     sub = builder.sub_builder("comparator")
     first = [Shape(v.dtype) for v in values]
@@ -217,7 +220,9 @@ def key_comparator(builder: XlaBuilder, values: Sequence[XlaOp], relation: Any) 
 
 
 def TopK(input: object, k: int) -> XlaOp:
-    """A tuple of the `k` largest elements of every row, in descending order, and their indices (s32)."""
+    """Returns a tuple: the `k` largest elements of every row (along the last dimension) in descending order,
+    and their indices as s32.
+    """
     (value,) = operands("TopK", input)
     builder, shape, k = value.builder, value.shape, integer(k, "TopK: k")
     if not isinstance(shape, Shape) or not shape.rank or not 0 <= k <= shape.dims[-1]:
@@ -229,7 +234,7 @@ def TopK(input: object, k: int) -> XlaOp:
 
 
 def OptimizationBarrier(operand: XlaOp) -> XlaOp:
-    """The operand; optimizations do not move code across the barrier."""
+    """Returns the operand. Compiler passes move no ops across the barrier."""
     (value,) = operands("OptimizationBarrier", operand)
     return value.builder.add(hlo.OptBarrier(), (value,))
 
@@ -241,7 +246,7 @@ def AfterAll(builder: XlaBuilder, tokens: Sequence[XlaOp]) -> XlaOp:
 
 
 def CreateToken(builder: XlaBuilder) -> XlaOp:
-    """A token without dependences."""
+    """A token that depends on nothing."""
     return AfterAll(builder, [])
 
 
@@ -251,7 +256,9 @@ def DynamicReshape(
     new_size_bounds: Sequence[int],
     dims_are_dynamic: Sequence[bool],
 ) -> XlaOp:
-    """Reshapes to sizes computed by the program, within bounds."""
+    """Reshapes to sizes that the program computes (`dim_sizes`). `new_size_bounds` are the largest possible
+    sizes.
+    """
     (value,) = operands("DynamicReshape", operand)
     builder, what = value.builder, "DynamicReshape"
     sizes = [size_op(what, builder, s) for s in items(dim_sizes, f"{what}: dim_sizes")]
@@ -263,7 +270,7 @@ def DynamicReshape(
 
 
 def size_op(what: str, builder: XlaBuilder, size: object) -> XlaOp:
-    """A size computed by the program, or a Python int as an s32 constant."""
+    """Returns a dimension size as an op: an int becomes an s32 constant, an XlaOp stays as it is."""
     return number(what, builder, size, S32) if type(size) is int else as_op(what, builder, size)
 
 
@@ -273,7 +280,9 @@ def CustomCall(
     schedule: CustomCallSchedule = CustomCallSchedule.SCHEDULE_NONE,
     api_version: CustomCallApiVersion = CustomCallApiVersion.API_VERSION_ORIGINAL,
 ) -> XlaOp:  # fmt: skip
-    """A call of the function named `call_target_name` with the operands."""
+    """Calls the custom-call target `call_target_name` with the operands. `opaque` is passed to it as its
+    configuration.
+    """
     return _custom_call(
         builder, call_target_name, operands, shape, opaque, has_side_effect, schedule, api_version
     )
@@ -285,7 +294,7 @@ def CustomCallWithLayout(
     = False, schedule: CustomCallSchedule = CustomCallSchedule.SCHEDULE_NONE,
     api_version: CustomCallApiVersion = CustomCallApiVersion.API_VERSION_ORIGINAL,
 ) -> XlaOp:  # fmt: skip
-    """A custom call that sees its operands and result in the layouts of the given shapes."""
+    """As CustomCall; the target sees operands and result in the layouts of the given shapes."""
     return _custom_call(
         builder, call_target_name, operands, shape_with_layout, opaque, has_side_effect, schedule,
         api_version, operand_layout_constraints=_shapes(operand_shapes_with_layout),
@@ -299,7 +308,9 @@ def CustomCallWithAliasing(
     schedule: CustomCallSchedule = CustomCallSchedule.SCHEDULE_NONE,
     api_version: CustomCallApiVersion = CustomCallApiVersion.API_VERSION_ORIGINAL,
 ) -> XlaOp:  # fmt: skip
-    """A custom call with layouts, some of whose results share the memory of operands."""
+    """As CustomCallWithLayout. `output_operand_aliasing` lists which results share the memory of operands:
+    ((output index), (operand number, (index in it))).
+    """
     _no_literal(literal)
     return _custom_call(
         builder, call_target_name, operands, shape_with_layout, opaque, has_side_effect, schedule,
@@ -315,7 +326,7 @@ def CustomCallWithComputation(
     schedule: CustomCallSchedule = CustomCallSchedule.SCHEDULE_NONE,
     api_version: CustomCallApiVersion = CustomCallApiVersion.API_VERSION_ORIGINAL,
 ) -> XlaOp:  # fmt: skip
-    """A custom call with a computation as argument."""
+    """As CustomCall, with a computation that the target can use."""
     builder_in("CustomCallWithComputation", builder)
     _no_literal(literal)
     return _custom_call(

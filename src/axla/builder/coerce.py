@@ -1,5 +1,5 @@
-"""Converts operands of builder functions to ops: what may be given instead of an `XlaOp` (other arguments:
-`values.py`).
+"""Converts the operands given to builder functions to `XlaOp`s: literals, NumPy values and Python numbers
+become constants. Other arguments are converted by `values.py`.
 """
 
 from __future__ import annotations
@@ -15,11 +15,13 @@ from axla.core.dtypes import DType
 from axla.core.errors import InvalidArgument
 from axla.core.shape import Shape
 
-_PYTHON_NUMBERS = (bool, int, float, complex)  # exactly these types are weak; NumPy's scalars are not
+_PYTHON_NUMBERS = (bool, int, float, complex)  # take the other operand's dtype; NumPy's scalars keep theirs
 
 
 def builder_of(what: str, values: Iterable[object]) -> XlaBuilder:
-    """The builder of the first operand that is an op."""
+    """Returns the builder of the first value that is an `XlaOp`; InvalidArgument if none is. `what` is the
+    name of the calling function.
+    """
     for value in values:
         if isinstance(value, XlaOp):
             return value.builder
@@ -27,8 +29,8 @@ def builder_of(what: str, values: Iterable[object]) -> XlaBuilder:
 
 
 def operands(what: str, *values: object, builder: XlaBuilder | None = None) -> list[XlaOp]:
-    """The operands as ops of one builder; a Python number takes the element type of the first operand that
-    has one.
+    """Converts `values` to ops of one builder. A Python number gets the element type of the first array among
+    the values. `what` is the function's name in messages.
     """
     builder = builder or builder_of(what, values)
     weak = [type(value) in _PYTHON_NUMBERS for value in values]
@@ -41,7 +43,7 @@ def operands(what: str, *values: object, builder: XlaBuilder | None = None) -> l
 
 
 def array(what: str, operand: object) -> tuple[XlaOp, Shape]:
-    """An operand that must be an array, and its shape."""
+    """Converts an operand to an op and returns it with its shape. Raises ShapeError unless it is an array."""
     (value,) = operands(what, operand)
     if not isinstance(value.shape, Shape):
         value.builder.fail(what, (value,), f"{what}: the operand must be an array  [operand_array]")
@@ -49,7 +51,9 @@ def array(what: str, operand: object) -> tuple[XlaOp, Shape]:
 
 
 def several(what: str, builder: object, values: object) -> list[XlaOp]:
-    """A sequence of operands as ops. A single array is refused: it would be taken for its rows."""
+    """Converts a sequence of operands to ops. A single NumPy array is refused: each of its rows would become
+    an operand.
+    """
     if isinstance(values, np.ndarray):
         refuse(what, values, "a sequence of operands")
     owner = builder_in(what, builder)
@@ -57,12 +61,12 @@ def several(what: str, builder: object, values: object) -> list[XlaOp]:
 
 
 def builder_in(what: str, builder: object) -> XlaBuilder:
-    """The argument `builder` of the function `what`; InvalidArgument unless it is an XlaBuilder."""
+    """Returns the argument `builder` of the function `what`; InvalidArgument unless it is an XlaBuilder."""
     return instance(XlaBuilder, builder, f"{what}: builder")
 
 
 def as_op(what: str, builder: XlaBuilder, value: object) -> XlaOp:
-    """An op as it is; a literal or NumPy value as a constant."""
+    """Returns an XlaOp unchanged, and makes a constant of a literal or NumPy value."""
     if isinstance(value, XlaOp):
         return value
     if type(value) in _PYTHON_NUMBERS:
@@ -71,15 +75,17 @@ def as_op(what: str, builder: XlaBuilder, value: object) -> XlaOp:
         return builder.constant(value)
     except InvalidArgument as error:
         raise InvalidArgument(
-            f"{what}: an operand is a {type(value).__name__}, wanted an XlaOp or what NumPy takes "
+            f"{what}: an operand is a {type(value).__name__}, wanted an XlaOp, number or array "
             f"({error.message})"
         ) from None
 
 
 def number(what: str, builder: XlaBuilder, value: Any, like: DType | None) -> XlaOp:
-    """A Python number as a scalar constant of type `like`, in which it must be representable."""
+    """Makes a scalar constant of a Python number. Raises InvalidArgument unless its element type `like` can
+    represent the number.
+    """
     if like is None:
-        raise InvalidArgument(f"{what}: {value!r} has no element type, nor has another operand")
+        raise InvalidArgument(f"{what}: no array gives the number {value!r} its dtype")
     if not _holds(like, value):
         advice = "give a NumPy scalar or convert the array"
         raise InvalidArgument(f"{what}: the Python number {value!r} is not a value of {like}; {advice}")

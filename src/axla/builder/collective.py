@@ -1,4 +1,4 @@
-"""Builder functions for collectives."""
+"""Builder functions for collectives: ops in which several replicas or partitions take part."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ from axla.ir.op import reject
 
 
 def _groups(groups: Sequence[Any] | None) -> ReplicaGroups:
-    """The attribute `replica_groups` of an op. `groups` has ReplicaGroup objects, or sequences of ids."""
+    """Converts `groups`, a sequence of ReplicaGroup objects or of sequences of ids, to the attribute
+    `replica_groups`.
+    """
     what = "replica_groups"
     if isinstance(groups, ReplicaGroups):
         return groups
@@ -33,7 +35,7 @@ def _groups(groups: Sequence[Any] | None) -> ReplicaGroups:
 
 
 def channel(handle: Any) -> int | None:
-    """The number of a channel; None for none."""
+    """The channel number of a ChannelHandle or int; None for None."""
     if handle is None:
         return None
     return integer(handle.handle if isinstance(handle, ChannelHandle) else handle, "channel_id")
@@ -50,7 +52,7 @@ def _common(
 
 
 def _arrays(what: str, operand: XlaOp) -> list[XlaOp]:
-    """The operand, or the elements of a tuple."""
+    """The arrays that a collective works on: the operand itself, or the elements of a tuple."""
     (value,) = operands(what, operand)
     if not isinstance(value.shape, TupleShape):
         return [value]
@@ -58,7 +60,7 @@ def _arrays(what: str, operand: XlaOp) -> list[XlaOp]:
 
 
 def _like(operand: XlaOp, result: XlaOp) -> XlaOp:
-    """Makes the result a tuple if the operand is one, also for a single element."""
+    """Wraps `result` in a tuple of one element if `operand` is a tuple and `result` is not."""
     return Tuple(result.builder, [result]) if operand.shape.is_tuple and not result.shape.is_tuple else result
 
 
@@ -66,7 +68,9 @@ def AllReduce(
     operand: XlaOp, computation: object, replica_groups: Sequence[Any] = (), channel_id: Any = None,
     shape_with_layout: object = None, use_global_device_ids: bool | None = None,
 ) -> XlaOp:  # fmt: skip
-    """The operands of all members of a group combined; for a tuple, each element."""
+    """Combines the operands of all participants of a replica group with the computation; each gets the
+    result. Elements of a tuple are combined one by one.
+    """
     values = _arrays("AllReduce", operand)
     common = _common("AllReduce", replica_groups, channel_id, shape_with_layout, use_global_device_ids)
     builder = operand.builder
@@ -75,7 +79,7 @@ def AllReduce(
 
 
 def CrossReplicaSum(operand: XlaOp, replica_groups: Sequence[Any] = ()) -> XlaOp:
-    """The sum of the operands of all members of a group; for pred, whether any is true."""
+    """The sum of the operands of all participants of a replica group; for pred, their logical or."""
     (value,) = operands("CrossReplicaSum", operand)
     shape = value.shape
     if not isinstance(shape, Shape):
@@ -89,7 +93,7 @@ def AllGather(
     operand: XlaOp, all_gather_dimension: int, shard_count: int, replica_groups: Sequence[Any] = (),
     channel_id: Any = None, shape_with_layout: object = None, use_global_device_ids: bool | None = None,
 ) -> XlaOp:  # fmt: skip
-    """The operands of the `shard_count` members of a group, concatenated along the dimension."""
+    """Concatenates the operands of the `shard_count` participants of a replica group along the dimension."""
     values = _arrays("AllGather", operand)
     common = _common("AllGather", replica_groups, channel_id, shape_with_layout, use_global_device_ids)
     what = "AllGather: all_gather_dimension, shard_count"
@@ -105,7 +109,9 @@ def ReduceScatter(
     replica_groups: Sequence[Any] = (), channel_id: Any = None, layout: object = None,
     use_global_device_ids: bool | None = None,
 ) -> XlaOp:  # fmt: skip
-    """The operands of all members combined; each of the `shard_count` members gets a part."""
+    """Combines the operands of the `shard_count` participants of a replica group with the computation. Each
+    participant gets one of `shard_count` equal slices of the result along `scatter_dimension`.
+    """
     values = _arrays("ReduceScatter", operand)
     common = _common("ReduceScatter", replica_groups, channel_id, layout, use_global_device_ids)
     builder, what = operand.builder, "ReduceScatter: scatter_dimension, shard_count"
@@ -128,7 +134,7 @@ def _resized(label: str, value: XlaOp, at: int, size: Any) -> Shape:
     shape = value.shape
     if not isinstance(shape, Shape) or not 0 <= at < shape.rank:
         found = show(shape)
-        reject(f"{label}_dimension", f"dimension {at} is not one of {found}")
+        reject(f"{label}_dimension", f"dimension {at} does not exist in shape {found}")
     return shape.with_dims([size(n) if d == at else n for d, n in enumerate(shape.dims)])
 
 
@@ -136,8 +142,8 @@ def AllToAll(
     operand: XlaOp, split_dimension: int, concat_dimension: int, split_count: int,
     replica_groups: Sequence[Any] = (), layout: object = None, channel_id: Any = None,
 ) -> XlaOp:  # fmt: skip
-    """Every member sends part n along `split_dimension` to member n, and concatenates the `split_count` parts
-    that it receives along `concat_dimension`.
+    """Splits each operand into `split_count` slices along `split_dimension` and sends slice n to participant
+    n of the replica group. Each participant concatenates the slices it receives along `concat_dimension`.
     """
     (value,) = operands("AllToAll", operand)
     builder, shape = value.builder, value.shape
@@ -162,8 +168,9 @@ def AllToAll(
 
 
 def moved_parts(value: XlaOp, split: int, concat: int, count: int) -> XlaOp:
-    """Moves the parts of an all-to-all's result from one dimension to another: the sender's number is split
-    off and moved before the target dimension.
+    """Completes an all-to-all whose received slices lie along dimension `split`: concatenates these `count`
+    slices along dimension `concat` instead. The number of the sender becomes a dimension of its own, which is
+    moved in front of `concat` and merged with it.
     """
     dims = list(value.shape.dims)
     parts = [*dims[:split], count, dims[split] // count, *dims[split + 1 :]]
@@ -178,7 +185,9 @@ def CollectivePermute(
     operand: XlaOp, source_target_pairs: Sequence[tuple[int, int]], channel_id: Any = None,
     inplace: bool = False,
 ) -> XlaOp:  # fmt: skip
-    """Sends each source's operand to its target; participants that are not targets get zeros."""
+    """Sends the operand from source to target for each pair of participants. A participant that is no target
+    gets zeros.
+    """
     return MultiCollectivePermute([operand], source_target_pairs, channel_id, inplace)
 
 
@@ -186,7 +195,7 @@ def MultiCollectivePermute(
     operands: Sequence[XlaOp], source_target_pairs: Sequence[tuple[int, int]], channel_id: Any = None,
     inplace: bool = False,
 ) -> XlaOp:  # fmt: skip
-    """As CollectivePermute, for several operands at once."""
+    """As CollectivePermute, for several operands at once; returns a tuple if there is more than one array."""
     if boolean(inplace, "CollectivePermute: inplace"):
         raise UnsupportedError("CollectivePermute: slices in place are not supported; inplace must be False")
     pairs = tuple(tuples(source_target_pairs, "source_target_pairs", "pairs of numbers", integer, integer))
@@ -199,10 +208,10 @@ def MultiCollectivePermute(
 
 
 def ReplicaId(builder: XlaBuilder) -> XlaOp:
-    """The number of the current replica, as u32."""
+    """The number of the replica that runs the program, as u32."""
     return builder_in("ReplicaId", builder).add(hlo.ReplicaId())
 
 
 def PartitionId(builder: XlaBuilder) -> XlaOp:
-    """The number of the current partition, as u32."""
+    """The number of the partition that runs the program, as u32."""
     return builder_in("PartitionId", builder).add(hlo.PartitionId())

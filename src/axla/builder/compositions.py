@@ -1,7 +1,7 @@
-"""Functions that XLA's builder composes from ops, since no opcode exists for them.
+"""Builder functions that are composed of several ops, as no HLO opcode exists for them.
 
-f16 and bf16 are computed in f32. Sources: error functions after Cephes and M. Giles, the gamma functions by
-the Lanczos approximation with g = 7; the errors stated were measured by the tests.
+f16 and bf16 are computed in f32. The error functions follow Cephes and M. Giles; the gamma functions use the
+Lanczos approximation with g = 7. The tests measure their errors.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ OpFunction = Callable[..., XlaOp]
 
 
 def floats(function: OpFunction) -> OpFunction:
-    """Restricts a function to f32 and f64; f16 and bf16 are computed in f32; other types are refused.
-    Operands must have the same type and size; scalars are broadcast.
+    """A decorator for functions of f32 and f64 arrays. f16 and bf16 operands are computed in f32, other
+    element types are refused. Operands must have the same element type and sizes; scalars are broadcast.
     """
     name, signature = function.__name__, inspect.signature(function)
 
@@ -59,25 +59,25 @@ def _alike(name: str, given: Sequence[object]) -> list[XlaOp]:
 
 
 def Square(operand: object) -> XlaOp:
-    """x * x."""
+    """Returns x * x."""
     value, _ = array("Square", operand)
     return value * value
 
 
 def Reciprocal(operand: object) -> XlaOp:
-    """1 / x."""
+    """Returns 1 / x."""
     value, _ = array("Reciprocal", operand)
     return 1 / value
 
 
 def Conj(operand: object) -> XlaOp:
-    """The complex conjugate; a real number is its own."""
+    """The complex conjugate; a real operand is returned unchanged."""
     value, shape = array("Conj", operand)
     return e.Complex(e.Real(value), -e.Imag(value)) if shape.dtype.is_complex else value
 
 
 def Atan(operand: object) -> XlaOp:
-    """The inverse tangent."""
+    """The inverse tangent of each element."""
     value, _ = array("Atan", operand)
     return e.Atan2(value, 1)
 
@@ -104,7 +104,9 @@ Sinh = _native(hlo.Sinh())
 
 
 def polynomial(x: XlaOp, coefficients: Sequence[float]) -> XlaOp:
-    """Horner's scheme, the highest power first."""
+    """Evaluates a polynomial in x with Horner's scheme. `coefficients` begin with that of the highest power;
+    at least two.
+    """
     first, second, *rest = coefficients
     result = x * first + second
     for coefficient in rest:
@@ -112,8 +114,8 @@ def polynomial(x: XlaOp, coefficients: Sequence[float]) -> XlaOp:
     return result
 
 
-# exp(x^2) erfc(x) (x + k) / k as a polynomial of x k / (x + k) - s, for x below 10.1, or 27.4: from there on
-# erfc is 0. k, s and the coefficients.
+# By dtype: k, s and the coefficients of a polynomial in x k / (x + k) - s that approximates exp(x^2) erfc(x)
+# (x + k) / k. It holds for x below 10.1 (f32) or 27.4 (f64); above, erfc(x) rounds to 0.
 _ERFC = {
     F32: (1.5, 0.0, (
         -0.000923708, 0.005128659, -0.010680067, 0.012161261, -0.010977061, 0.002090887, 0.0014032426,
@@ -132,17 +134,17 @@ _ERFC = {
 
 @floats
 def Erfc(x: XlaOp) -> XlaOp:
-    """1 - erf(x), accurate also for large x."""
+    """Computes 1 - erf(x), without the loss of digits where erf(x) is near 1."""
     k, shift, coefficients = _ERFC[x.dtype]
-    size = e.Select(abs(x) > 40.0, 40.0, abs(x))  # NaN stays
+    size = e.Select(abs(x) > 40.0, 40.0, abs(x))  # a NaN stays NaN
     part = k / (size + k)
     tail = _exp_of_minus_square(size) * (polynomial(size * part - shift, coefficients) * part)
     return e.Select(x < 0.0, 2.0 - tail, tail)
 
 
 def _exp_of_minus_square(x: XlaOp) -> XlaOp:
-    """exp(-x^2), corrected for the rounding error of the square, which would become a relative error of the
-    result. The error is computed from exact products of the upper and lower half of x.
+    """Computes exp(-x^2). The rounding error of x^2 would become a relative error of the result, so it is
+    computed from exact products of the upper and lower half of x, and corrected.
     """
     bits = (np.int32, 12) if x.dtype is F32 else (np.int64, 27)
     mask = np.array(-(1 << bits[1]), bits[0])
@@ -153,7 +155,8 @@ def _exp_of_minus_square(x: XlaOp) -> XlaOp:
     return found - found * error
 
 
-# M. Giles, Approximating the erfinv function: single precision, in w = -log(1 - x^2).
+# Coefficients of M. Giles, Approximating the erfinv function: single precision; polynomials in w - 2.5 and
+# sqrt(w) - 3, where w = -log(1 - x^2).
 _CENTRAL = (
     2.81022636e-08, 3.43273939e-07, -3.5233877e-06, -4.39150654e-06, 0.00021858087, -0.00125372503,
     -0.00417768164,
@@ -168,17 +171,18 @@ _TAIL = (
 
 @floats
 def ErfInv(x: XlaOp) -> XlaOp:
-    """The y with erf(y) = x; infinite at -1 and 1."""
-    w = -e.Log((1.0 - x) * (1.0 + x))  # exact near 1, where x * x would be rounded
+    """The inverse of erf: the y with erf(y) = x. Infinite at x = -1 and 1."""
+    w = -e.Log((1.0 - x) * (1.0 + x))  # near |x| = 1, 1 - x * x would lose digits
     guess = x * e.Select(w < 5.0, polynomial(w - 2.5, _CENTRAL), polynomial(e.Sqrt(w) - 3.0, _TAIL))
     if x.dtype is F64:
-        for _ in range(2):  # the guess has 7 digits, each of Halley's steps triples them
+        for _ in range(2):  # the guess has 7 digits; each step of Halley's method triples them
             guess = _erf_inv_step(x, guess)
     return e.Select(abs(x) == 1.0, x * math.inf, guess)
 
 
 def _erf_inv_step(x: XlaOp, y: XlaOp) -> XlaOp:
-    # erf(y) - x near 1 is taken from the complements: they are small and known exactly.
+    # For |x| near 1, erf(y) - x is computed as (1 - x) - erfc(y): both terms are small and have all their
+    # digits.
     size = abs(y)
     error = e.Select(abs(x) < 0.5, e.Erf(size) - abs(x), (1.0 - abs(x)) - Erfc(size))
     step = error / ((2.0 / math.sqrt(math.pi)) * _exp_of_minus_square(size))
@@ -195,11 +199,11 @@ _BASE = 0.999999999999809932277
 
 @floats
 def Lgamma(x: XlaOp) -> XlaOp:
-    """The logarithm of |gamma(x)|; infinite at 0 and the negative integers."""
+    """Computes log|gamma(x)|; infinite at 0 and the negative integers."""
     reflect = x < 0.5
     z = e.Select(reflect, -x, x - 1.0)
     series, t = _lanczos(z), z + 7.5
-    # log t = log 7.5 + log1p(z / 7.5) keeps the digits of small z.
+    # log t is computed as log 7.5 + log1p(z / 7.5), which keeps the digits of small z.
     log_t = math.log(7.5) + e.Log1p(z / 7.5)
     value = 0.5 * math.log(2 * math.pi) + (z + 0.5 - t / log_t) * log_t + e.Log(series)
     size = abs(x)
@@ -229,7 +233,7 @@ def Digamma(x: XlaOp) -> XlaOp:
         slope = slope - coefficient / (term * term)
     t = z + 7.5
     value = math.log(7.5) + e.Log1p(z / 7.5) + slope / _lanczos(z) - 7.0 / t
-    # cot(pi x) from the distance to the nearest whole number: pi x itself would be rounded.
+    # cot(pi x) is computed from the distance of x to the nearest integer, since pi x would be rounded.
     distance = x - e.Floor(x + 0.5)
     reflected = value - math.pi * e.Cos(math.pi * distance) / e.Sin(math.pi * distance)
     result = e.Select(reflect, reflected, value)
@@ -237,7 +241,9 @@ def Digamma(x: XlaOp) -> XlaOp:
 
 
 def NextAfter(from_: object, to: object) -> XlaOp:
-    """The next floating-point number after `from_` in the direction of `to`."""
+    """The nearest floating-point number to `from_` in the direction of `to`; `to` itself if both are
+    equal.
+    """
     x, y = operands("NextAfter", from_, to)
     dtype = array("NextAfter", x)[1].dtype
     if not dtype.is_float or dtype.bits not in (16, 32, 64) or array("NextAfter", y)[1].dtype is not dtype:
@@ -248,8 +254,8 @@ def NextAfter(from_: object, to: object) -> XlaOp:
     magnitude = bits & ~sign_bit
     target = e.BitcastConvertType(y, integer)
     x_is_zero, to_zero = magnitude == 0, (target & ~sign_bit) == 0
-    # Away from zero when the signs agree and |to| is larger; from zero the smallest number with the sign of
-    # `to`.
+    # The magnitude of x grows if the signs agree and |to| is larger, else it shrinks. From zero, the result
+    # is the smallest number with the sign of `to`.
     smallest = (target & sign_bit) | np.array(1, integer)
     shrink = ((bits & sign_bit) != (target & sign_bit)) | (magnitude > (target & ~sign_bit))
     moved = bits + e.Select(shrink, np.array(-1, integer), np.array(1, integer))

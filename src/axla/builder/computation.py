@@ -1,4 +1,4 @@
-"""A built computation: the result of a builder, and the argument of ops that call code."""
+"""`XlaComputation`: what a builder returns, and what ops such as While and Reduce call."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from axla.ir.graph import Computation, Module
 
 
 class XlaComputation:
-    """A finished program. It can be compiled, or called by an op of any builder; its module must not be
-    changed afterwards.
+    """A finished program. It can be compiled, or called by ops of any builder. Its module must not be
+    changed.
     """
 
     __slots__ = ("_module", "__weakref__")
@@ -19,12 +19,12 @@ class XlaComputation:
 
     @property
     def is_null(self) -> bool:
-        """Whether this is the empty computation, which represents one that could not be built."""
+        """Whether this object is empty: it then represents a computation that could not be built."""
         return self._module is None
 
     @property
     def module(self) -> Module:
-        """The module; InvalidArgument when building it failed."""
+        """The module of this computation. Raises InvalidArgument if the computation is empty."""
         if self._module is None:
             message = "computation: it is empty, since building it failed; see the builder's first error"
             raise InvalidArgument(message)
@@ -42,15 +42,15 @@ class XlaComputation:
 
     @property
     def program_shape(self) -> ProgramShape:
-        """The shapes of the parameters and of the result."""
+        """The shapes of the parameters and of the result of the entry computation."""
         return self.entry.program_shape
 
     def get_program_shape(self) -> ProgramShape:
-        """Returns `program_shape`, under the name that JAX's `XlaComputation` has for it."""
+        """Returns `program_shape`. JAX's `XlaComputation` has this method."""
         return self.program_shape
 
     def get_hlo_module(self) -> Module:
-        """Returns `module`, under the name that JAX's `XlaComputation` has for it."""
+        """Returns `module`. JAX's `XlaComputation` has this method."""
         return self.module
 
     def as_hlo_text(self) -> str:
@@ -63,7 +63,9 @@ class XlaComputation:
 
 
 def computation_of(value: object, what: str) -> Computation:
-    """The entry computation of an argument that must be a computation."""
+    """Returns the entry computation of an XlaComputation or Module, or a Computation itself. InvalidArgument
+    for any other value; `what` names the argument.
+    """
     if isinstance(value, XlaComputation):
         return value.entry
     if isinstance(value, Module):

@@ -1,4 +1,4 @@
-"""Builder functions for products, gather and scatter."""
+"""Builder functions for dot products, gather and scatter."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def Dot(
     precision_config: PrecisionConfig | None = None,
     preferred_element_type: Any = None,
 ) -> XlaOp:
-    """Vector and matrix products: contracts the last dimension of `lhs` with the first of `rhs`."""
+    """The product of vectors and matrices: contracts the last dimension of `lhs` with the first of `rhs`."""
     left, right = operands("Dot", lhs, rhs)
     for value in (left, right):
         if not isinstance(value.shape, Shape) or not 1 <= value.shape.rank <= 2:
@@ -43,7 +43,7 @@ def DotGeneral(
     lhs: object, rhs: object, dimension_numbers: Any, precision_config: PrecisionConfig | None = None,
     preferred_element_type: Any = None,
 ) -> XlaOp:  # fmt: skip
-    """The sum of products over contracting dimensions, for every index of the batch dimensions."""
+    """Sums products over the contracting dimensions, separately for every index of the batch dimensions."""
     left, right = operands("DotGeneral", lhs, rhs)
     numbers = make_dot_dimension_numbers(dimension_numbers)
     return _dot(left, right, numbers, precision_config, preferred_element_type)
@@ -70,7 +70,9 @@ def _dot(
 
 
 def _window_numbers(kind: type, what: str, numbers: Any) -> dict[str, Any]:
-    """The attributes of gather and scatter in a record, by HLO's names."""
+    """The attributes of gather or scatter under HLO's names, from `numbers`, which must be a record of the
+    class `kind`.
+    """
     instance(kind, numbers, f"{what}: dimension_numbers")
     found = {f.name: getattr(numbers, f.name) for f in fields(numbers)}
     place = integer(found.pop("index_vector_dim"), f"{what}: index_vector_dim")
@@ -82,7 +84,7 @@ def Gather(
     a: object, start_indices: object, dimension_numbers: GatherDimensionNumbers, slice_sizes: Sequence[int],
     indices_are_sorted: bool = False,
 ) -> XlaOp:  # fmt: skip
-    """Windows of `a` at the positions in `start_indices`."""
+    """Collects slices of `a`, of `slice_sizes`, at the positions in `start_indices`."""
     source, indices = operands("Gather", a, start_indices)
     op = hlo.Gather(
         **_window_numbers(GatherDimensionNumbers, "Gather", dimension_numbers),
@@ -97,8 +99,8 @@ def Scatter(
     dimension_numbers: ScatterDimensionNumbers, indices_are_sorted: bool = False,
     unique_indices: bool = False,
 ) -> XlaOp:  # fmt: skip
-    """`input` with windows of `updates` combined into it at the positions in `scatter_indices`; also for
-    several arrays.
+    """Combines slices of `updates` into `input` with `update_computation`, at the positions in
+    `scatter_indices`. `input` and `updates` may also be lists of arrays.
     """
     several = isinstance(input, (list, tuple))
     if several != isinstance(updates, (list, tuple)) or several and len(input) != len(updates):

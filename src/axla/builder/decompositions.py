@@ -1,7 +1,7 @@
-"""Matrix decompositions, by the LAPACK calls that JAX emits for CPUs (`axla.custom.routines`).
+"""Matrix decompositions. They become the LAPACK calls that JAX emits for CPUs (`axla.custom.routines`).
 
-Matrices are the last two dimensions. f16 and bf16 are computed in f32. Results that LAPACK cannot compute are
-NaN.
+The last two dimensions are the matrices, the others are batch dimensions. f16 and bf16 are computed in f32.
+If LAPACK reports a failure for a matrix, its results are NaN.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ _REAL = {C64: F32, C128: F64}
 
 
 def QrDecomposition(a: object) -> tuple[XlaOp, XlaOp]:
-    """(qr, taus): R on and above the diagonal, below it the vectors of the Householder reflectors whose
-    product is Q; `taus` are the factors of the reflectors.
+    """Returns (qr, taus). `qr` has R on and above the diagonal, and below it the vectors of the Householder
+    reflectors whose product is Q. `taus` are the scalar factors of the reflectors.
     """
     value, dtype = _matrices("QrDecomposition", a)
     batch, m, n = _sizes(value)
@@ -43,7 +43,9 @@ def QrDecomposition(a: object) -> tuple[XlaOp, XlaOp]:
 
 
 def ProductOfElementaryHouseholderReflectors(a: object, taus: object) -> XlaOp:
-    """The first columns of Q, as many as `a` has, from the result of QrDecomposition."""
+    """Returns the first columns of the matrix Q of a QR decomposition, as many as `a` has columns. `a` and
+    `taus` are the results of QrDecomposition.
+    """
     what = "ProductOfElementaryHouseholderReflectors"
     first, second = operands(what, a, taus)
     value, dtype = _matrices(what, first)
@@ -61,7 +63,9 @@ def ProductOfElementaryHouseholderReflectors(a: object, taus: object) -> XlaOp:
 
 
 def QR(a: object, full_matrices: bool) -> tuple[XlaOp, XlaOp]:
-    """(q, r) with q r = a: q of m columns and r of m rows when `full_matrices`, else of min(m, n)."""
+    """Returns (q, r) with q r = a for m x n matrices. q has m columns and r has m rows if `full_matrices`,
+    else min(m, n).
+    """
     value, dtype = _matrices("QR", a)
     _, m, n = _sizes(value)
     qr, taus = QrDecomposition(value)
@@ -78,8 +82,8 @@ def QR(a: object, full_matrices: bool) -> tuple[XlaOp, XlaOp]:
 
 
 def LU(a: object) -> tuple[XlaOp, XlaOp, XlaOp]:
-    """(lu, pivots, permutation): both factors in one matrix, without the unit diagonal of L; row i was
-    swapped with row pivots[i]; a[permutation] is L U.
+    """Returns (lu, pivots, permutation). `lu` holds L without its unit diagonal, and U. Row i was swapped
+    with row pivots[i], for i in ascending order. a[permutation] equals L U.
     """
     value, dtype = _matrices("LU", a)
     batch, m, n = _sizes(value)
@@ -93,8 +97,9 @@ def LU(a: object) -> tuple[XlaOp, XlaOp, XlaOp]:
 def Eigh(
     a: object, lower: bool = True, max_iter: int = 15, epsilon: float = 1e-5, sort_eigenvalues: bool = True
 ) -> tuple[XlaOp, XlaOp]:
-    """(v, w) of Hermitian matrices, of which one triangle is read: eigenvectors as columns, and eigenvalues
-    in ascending order. LAPACK computes them to full precision, sorted; the last arguments have no effect.
+    """Returns (v, w) of Hermitian matrices: eigenvectors as columns, and eigenvalues in ascending order. Only
+    one triangle is read: the lower one if `lower`. LAPACK computes to full precision and sorts, so
+    `max_iter`, `epsilon` and `sort_eigenvalues` have no effect.
     """
     value, dtype = _matrices("Eigh", a)
     _check_limits("Eigh", max_iter, epsilon)
@@ -112,14 +117,14 @@ def Eigh(
 
 
 def SVD(a: object, max_iter: int = 100, epsilon: float = 1e-6) -> tuple[XlaOp, XlaOp, XlaOp]:
-    """(u, d, v) with a = u diag(d) v^H: m x m and n x n unitary matrices, the singular values in descending
-    order. LAPACK computes them to full precision; the last arguments have no effect.
+    """Returns (u, d, v) with a = u diag(d) v^H. u (m x m) and v (n x n) are unitary, and the singular values
+    d are in descending order. LAPACK computes to full precision, so `max_iter` and `epsilon` have no effect.
     """
     value, dtype = _matrices("SVD", a)
     _check_limits("SVD", max_iter, epsilon)
     batch, m, n = _sizes(value)
     real = _REAL.get(value.dtype, value.dtype)
-    if not m or not n:  # LAPACK has nothing to do then, and leaves the bases as they are
+    if not m or not n:  # LAPACK would leave u and v unset
         u, v = (_identity(value, batch, dtype, size) for size in (m, n))
         return u, value.builder.constant(np.zeros((*batch, 0), _REAL.get(dtype, dtype).numpy)), v
     results = [
@@ -137,7 +142,9 @@ def SVD(a: object, max_iter: int = 100, epsilon: float = 1e-6) -> tuple[XlaOp, X
 
 
 def _matrices(what: str, a: object) -> tuple[XlaOp, DType]:
-    """The operand converted to a type that LAPACK supports, and its own type."""
+    """Returns the operand converted to an element type that LAPACK supports, and its original element
+    type.
+    """
     (value,) = operands(what, a)
     shape = value.shape
     dtype = shape.dtype if isinstance(shape, Shape) and shape.rank >= 2 and not shape.is_dynamic else None
@@ -172,8 +179,8 @@ def _call(
     routine: str, given: Sequence[XlaOp], results: Sequence[tuple[DType, tuple[int, ...]]], over: int,
     **letters: str,
 ) -> list[XlaOp]:  # fmt: skip
-    """A call of a LAPACK routine on matrices, which overwrites the first `over` operands by results. Matrices
-    are column-major in it.
+    """Calls a LAPACK routine on matrices in column-major layout, and returns its results. Result n overwrites
+    operand n for n < `over`. `results` has (element type, sizes); `letters` are options such as uplo="L".
     """
     value = given[0]
     rank = value.shape.rank
@@ -204,7 +211,9 @@ def _identity(value: XlaOp, batch: Sequence[int], dtype: DType, size: int) -> Xl
 
 
 def _where(found: XlaOp, value: XlaOp) -> XlaOp:
-    """The value where `found` holds, a pred for each matrix of the batch; else NaN."""
+    """Selects `value` for matrices whose entry of `found` (one pred per matrix of the batch) is true, else
+    NaN.
+    """
     dims = value.shape.dims
     batch = range(found.shape.rank)
     missing = value.dtype.numpy.type(complex(nan, nan) if value.dtype.is_complex else nan)
@@ -212,7 +221,9 @@ def _where(found: XlaOp, value: XlaOp) -> XlaOp:
 
 
 def _permutation(pivots: XlaOp, rows: int) -> XlaOp:
-    """Applies row swaps to 0, 1, 2... one after another in a loop."""
+    """Converts row swaps to a permutation: applies them one after another, in a loop, to the indices 0, 1,
+    2...
+    """
     b = pivots.builder
     *batch, count = pivots.shape.dims
     shape, axis = Shape(S32, (*batch, rows)), len(batch)

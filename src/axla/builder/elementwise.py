@@ -31,7 +31,9 @@ def _unary(op: Op, name: str = "") -> OpFunction:
 
 
 def check_accuracy(name: str, accuracy: object) -> None:
-    """Refuses any accuracy other than the default."""
+    """Raises UnsupportedError if an accuracy other than the default is requested. `name` is the function's
+    name.
+    """
     if accuracy is None:
         return
     mode = instance(ResultAccuracy, accuracy, f"{name}: result_accuracy").mode
@@ -51,7 +53,7 @@ def _binary(op: Op, name: str = "") -> OpFunction:
 
 
 def named(function: Any, name: str, op: Op) -> Any:
-    """The function under a name, with the documentation of its op."""
+    """Gives a function a name and the docstring of its op, and returns it."""
     function.__name__ = function.__qualname__ = name
     function.__doc__ = type(op).__doc__
     return function
@@ -130,7 +132,7 @@ LtTotalOrder = _total_order("LtTotalOrder", Direction.LT)
 
 
 def ShiftRight(lhs: object, rhs: object, broadcast_dimensions: Sequence[int] | None = None) -> XlaOp:
-    """Shifts right, keeping the sign of signed integers."""
+    """Shifts right: arithmetically for signed integers, logically for others."""
     left, right = operands("ShiftRight", lhs, rhs)
     signed = isinstance(left.shape, Shape) and left.shape.dtype.is_signed
     return (ShiftRightArithmetic if signed else ShiftRightLogical)(left, right, broadcast_dimensions)
@@ -140,7 +142,7 @@ def Compare(
     lhs: object, rhs: object, broadcast_dimensions: Sequence[int] | None, direction: Direction | str,
     compare_type: CompareType | str | None = None,
 ) -> XlaOp:  # fmt: skip
-    """Whether `lhs` is in the relation `direction` to `rhs`, as pred."""
+    """Returns, as pred, whether `lhs` is in the relation `direction` (EQ, NE, GE, GT, LE or LT) to `rhs`."""
     left, right = operands("Compare", lhs, rhs)
     relation = member(Direction, direction, "Compare: direction")
     order = None if compare_type is None else member(CompareType, compare_type, "Compare: compare_type")
@@ -149,7 +151,9 @@ def Compare(
 
 
 def Select(pred: object, on_true: object, on_false: object) -> XlaOp:
-    """`on_true` where `pred` holds, else `on_false`; scalars are broadcast, tuples are selected whole."""
+    """Selects elements of `on_true` where `pred` is true, else of `on_false`. Scalars are broadcast. Of two
+    tuples a scalar `pred` selects one.
+    """
     builder = builder_of("Select", (pred, on_true, on_false))
     first, second = operands("Select", on_true, on_false, builder=builder)
     chooser = as_op("Select", builder, pred)
@@ -161,10 +165,10 @@ def Select(pred: object, on_true: object, on_false: object) -> XlaOp:
 
 
 def _select_tuple(pred: XlaOp, on_true: XlaOp, on_false: XlaOp) -> XlaOp:
-    """Selects a tuple element by element, since HLO's select takes arrays."""
+    """Selects one of two tuples element by element, since HLO's `select` only takes arrays."""
     builder = pred.builder
     if on_true.shape.logical is not on_false.shape.logical or getattr(pred.shape, "dims", None) != ():
-        message = "select of tuples: wanted a scalar pred and one shape  [select_tuple]"
+        message = "select of tuples: wanted a scalar pred and tuples of equal shape  [select_tuple]"
         builder.fail("select", (pred, on_true, on_false), message)
     elements = []
     for k in range(len(on_true)):
@@ -174,13 +178,15 @@ def _select_tuple(pred: XlaOp, on_true: XlaOp, on_false: XlaOp) -> XlaOp:
 
 
 def Clamp(min: object, operand: object, max: object) -> XlaOp:
-    """minimum(maximum(min, operand), max); scalar bounds are broadcast."""
+    """Returns minimum(maximum(min, operand), max); scalar bounds are broadcast."""
     value, low, high = operands("Clamp", operand, min, max)
     return value.builder.add(hlo.Clamp(), (scalars_to(value, low), value, scalars_to(value, high)))
 
 
 def ConvertElementType(operand: object, new_element_type: Any) -> XlaOp:
-    """The same numbers in another element type."""
+    """Converts every element to another element type, as HLO's `convert` does. If the new type is real, only
+    the real part of complex numbers is kept.
+    """
     value, shape = array("ConvertElementType", operand)
     dtype = element_type(new_element_type, "ConvertElementType: new_element_type")
     if shape.dtype.is_complex and not dtype.is_complex:
@@ -189,7 +195,9 @@ def ConvertElementType(operand: object, new_element_type: Any) -> XlaOp:
 
 
 def BitcastConvertType(operand: object, new_element_type: Any) -> XlaOp:
-    """The same bits as another element type; if widths differ, the last dimension holds the parts."""
+    """Reinterprets the bits as another element type. If it has k times fewer bits, a new last dimension of
+    size k holds the parts of an element; if more, the last dimension is merged into one element.
+    """
     value, shape = array("BitcastConvertType", operand)
     dtype = element_type(new_element_type, "BitcastConvertType: new_element_type")
     dims, dynamic = shape.dims, shape.dynamic
@@ -203,10 +211,10 @@ def BitcastConvertType(operand: object, new_element_type: Any) -> XlaOp:
 def ReducePrecision(
     operand: object, *bits: int, exponent_bits: int | None = None, mantissa_bits: int | None = None
 ) -> XlaOp:
-    """The operand rounded to a float format with fewer bits, in its own type.
+    """Rounds the operand to a float format with the given numbers of bits; the element type stays.
 
-    XLA's builder takes `exponent_bits` first, its documents print `mantissa_bits` first: if the two numbers
-    differ, at least one must be passed by name.
+    XLA's builder takes `exponent_bits` first, but its documents show `mantissa_bits` first. Unless the two
+    numbers are equal, at least one must therefore be passed by name.
     """
     (value,) = operands("ReducePrecision", operand)
     named = {"exponent_bits": exponent_bits, "mantissa_bits": mantissa_bits}

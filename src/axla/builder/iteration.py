@@ -1,4 +1,4 @@
-"""Loops in a program, and iterations that run for every element of an array until it has converged."""
+"""Loops in programs, among them iterations in which each element of an array runs until it has converged."""
 
 from __future__ import annotations
 
@@ -16,14 +16,15 @@ from axla.core.dtypes import PRED, DType
 from axla.core.shape import Shape
 
 LoopBody = Callable[[XlaOp, Sequence[XlaOp], Sequence[XlaOp]], tuple[XlaOp, Sequence[XlaOp]]]
-"""(number of the step from 1 on, what stays, the state) -> (which elements go on, their next state)."""
+"""(number of the step from 1 on, constant values, state) -> (which elements continue, next state)."""
 
 
 def iterated(
     what: str, step: LoopBody, active: XlaOp, fixed: Sequence[XlaOp], state: Sequence[XlaOp], most: int
 ) -> Sequence[XlaOp]:
-    """The state after each active element has run its steps, at most `most`. The result for an element does
-    not depend on when others end.
+    """Runs `step` on the elements marked in `active`, each until `step` reports its end, or for `most` steps.
+    Returns the final state. An element's state is frozen at its end, so its result does not depend on other
+    elements. `fixed` are values that stay constant; `what` names the computations.
     """
 
     def following(count: XlaOp, going: XlaOp, *values: XlaOp) -> Sequence[XlaOp]:
@@ -44,14 +45,16 @@ def iterated(
 def loop(
     state: Sequence[XlaOp], keep: Callable[..., XlaOp], step: Callable[..., Sequence[XlaOp]], what: str = ""
 ) -> list[XlaOp]:
-    """`step(*state)` for as long as `keep(*state)` holds."""
+    """Replaces `state` with `step(*state)` as long as `keep(*state)` is true; returns the last state. `what`
+    is a prefix for the names of the computations.
+    """
     start = Tuple(state[0].builder, state)
     names = (f"{what}_goes_on", f"{what}_step") if what else ("keep", "step")
     return list(While(function(names[0], keep, start), function(names[1], step, start), start))
 
 
 def repeat(count: int, state: Sequence[XlaOp], step: Callable[..., Sequence[XlaOp]]) -> list[XlaOp]:
-    """`step(k, *state)` for k = 0, 1, ... count - 1."""
+    """Replaces `state` with `step(k, *state)` for k = 0, 1, ... count - 1; returns the last state."""
     if count <= 0:
         return list(state)
     start = [state[0].builder.constant((np.int32 if count < 1 << 31 else np.int64)(0)), *state]
@@ -59,7 +62,9 @@ def repeat(count: int, state: Sequence[XlaOp], step: Callable[..., Sequence[XlaO
 
 
 def function(name: str, body: Callable[..., XlaOp | Sequence[XlaOp]], start: XlaOp) -> XlaComputation:
-    """The computation `body(*state)`, for a state like `start`."""
+    """Builds a computation named `name` that returns `body(*state)`. Its parameter is a tuple with the shape
+    of `start`.
+    """
     inner = start.builder.sub_builder(name)
     found = body(*inner.parameter(0, start.shape, "state"))
     return inner.build(found if isinstance(found, XlaOp) else Tuple(inner, found))
@@ -67,7 +72,7 @@ def function(name: str, body: Callable[..., XlaOp | Sequence[XlaOp]], start: Xla
 
 @lru_cache(maxsize=64)
 def combiner(opcode: str, dtype: DType) -> XlaComputation:
-    """A computation that applies a function of `ops` to two scalars."""
+    """Builds a computation that applies a function of `ops`, such as "Add", to two scalars of a dtype."""
     builder = XlaBuilder(opcode.lower())
     x, y = (builder.parameter(k, Shape(dtype), "xy"[k]) for k in range(2))
     return builder.build(FUNCTIONS[opcode](x, y))

@@ -1,4 +1,4 @@
-"""Functions of the builder for Fourier transforms, triangular matrices and batch normalisation."""
+"""Builder functions for Fourier transforms, triangular matrices and batch normalization."""
 
 from __future__ import annotations
 
@@ -15,14 +15,18 @@ from axla.ir.attributes import TransposeA
 
 
 def Fft(operand: object, fft_type: FftType, fft_length: Sequence[int]) -> XlaOp:
-    """The discrete Fourier transform over the last dimensions, of these lengths."""
+    """The discrete Fourier transform over the last `len(fft_length)` dimensions. `fft_length` are the lengths
+    of the transform.
+    """
     (value,) = operands("Fft", operand)
     transform = Transform[member(FftType, fft_type, "Fft: fft_type").name]
     return value.builder.add(hlo.Fft(transform, integers(fft_length, "Fft: fft_length")), (value,))
 
 
 def Cholesky(a: object, lower: bool = True) -> XlaOp:
-    """The triangular factor of Hermitian positive definite matrices: L of L L^H, or U of U^H U."""
+    """The triangular Cholesky factor of Hermitian positive definite matrices: L with a = L L^H if `lower`,
+    else U with a = U^H U.
+    """
     (value,) = operands("Cholesky", a)
     return value.builder.add(hlo.Cholesky(boolean(lower, "Cholesky: lower")), (value,))
 
@@ -31,7 +35,9 @@ def TriangularSolve(
     a: object, b: object, left_side: bool, lower: bool, unit_diagonal: bool,
     transpose_a: TriangularSolveOptions_Transpose,
 ) -> XlaOp:  # fmt: skip
-    """x with op(a) x = b, or x op(a) = b when not `left_side`; a is triangular."""
+    """Solves op(a) x = b for x, or x op(a) = b if not `left_side`. `a` is triangular, and `transpose_a`
+    selects op.
+    """
     values = operands("TriangularSolve", a, b)
     what = "TriangularSolve: transpose_a"
     transpose = member(TriangularSolveOptions_Transpose, transpose_a, what)
@@ -46,7 +52,9 @@ def TriangularSolve(
 def BatchNormTraining(
     operand: object, scale: object, offset: object, epsilon: float, feature_index: int
 ) -> XlaOp:
-    """A tuple: the batch normalised by its own statistics, their mean and variance per feature."""
+    """Normalizes the operand by its own mean and variance per feature. Returns a tuple (result, mean,
+    variance).
+    """
     return _batch_norm(hlo.BatchNormTraining, epsilon, feature_index, operand, scale, offset)
 
 
@@ -54,7 +62,7 @@ def BatchNormInference(
     operand: object, scale: object, offset: object, mean: object, variance: object, epsilon: float,
     feature_index: int,
 ) -> XlaOp:  # fmt: skip
-    """The batch normalised by given statistics per feature."""
+    """Normalizes the operand by a given mean and variance per feature."""
     given = (operand, scale, offset, mean, variance)
     return _batch_norm(hlo.BatchNormInference, epsilon, feature_index, *given)
 
@@ -63,7 +71,7 @@ def BatchNormGrad(
     operand: object, scale: object, batch_mean: object, batch_var: object, grad_output: object,
     epsilon: float, feature_index: int,
 ) -> XlaOp:  # fmt: skip
-    """A tuple: the gradients of BatchNormTraining by operand, scale and offset."""
+    """Returns a tuple: the gradients of BatchNormTraining with respect to operand, scale and offset."""
     given = (operand, scale, batch_mean, batch_var, grad_output)
     return _batch_norm(hlo.BatchNormGrad, epsilon, feature_index, *given)
 

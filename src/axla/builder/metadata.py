@@ -1,4 +1,4 @@
-"""Source locations that a builder attaches to instructions: the lines of the user's program."""
+"""Source locations for instructions: the lines of the user's program that added them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _PACKAGE = dirname(dirname(__file__))
 
 @dataclass(frozen=True, slots=True)
 class OpMetadata:
-    """The origin of an op: the framework's op type and name, and the source line."""
+    """The origin of an op: type and name of the framework's op, and the source line."""
 
     op_type: str = ""
     op_name: str = ""
@@ -27,20 +27,22 @@ class OpMetadata:
 
 
 def user_line() -> tuple[str, int]:
-    """File and line of the nearest caller outside this package."""
+    """Returns (file, line number) of the nearest caller outside the package axla; ("", 0) if there is
+    none.
+    """
     frame = _user_frame()
     return (frame.f_code.co_filename, frame.f_lineno) if frame is not None else ("", 0)
 
 
 def user_place() -> str:
-    """The same for messages: `file:line, column 5`, and the line with a caret; "" where there is no user
-    code.
+    """The position of the nearest caller outside the package axla, for messages: `file:line, column 5`, then
+    the source line with a caret below it. "" if there is no such caller.
     """
     frame = _user_frame()
     if frame is None:
         return ""
     code, line = frame.f_code, frame.f_lineno
-    column = next(islice(code.co_positions(), frame.f_lasti // 2, None))[2] or 0  # in bytes
+    column = next(islice(code.co_positions(), frame.f_lasti // 2, None))[2] or 0  # counted in bytes
     text = linecache.getline(code.co_filename, line).rstrip("\n")
     column = len(text.encode()[:column].decode("utf-8", "replace")) + 1
     shown = excerpt(text, 1, column)
@@ -51,7 +53,8 @@ def _user_frame() -> FrameType | None:
     frame = sys._getframe(1)
     while frame is not None:
         code = frame.f_code
-        # Between a `with builder.checking(...)` and its error is contextlib, which is not a user either.
+        # An error that leaves `with builder.checking(...)` also passes through contextlib, which is not user
+        # code.
         if not code.co_filename.startswith((_PACKAGE, contextlib.__file__)):
             return frame
         frame = frame.f_back
@@ -59,7 +62,9 @@ def _user_frame() -> FrameType | None:
 
 
 def location(metadata: OpMetadata | None, file: str, line: int) -> SourceLocation:
-    """The location of an op added at `file:line`; entries of the user's metadata take precedence."""
+    """The source location of an op that was added at `file:line`. File, line and names in the user's
+    `metadata` take precedence.
+    """
     if metadata is None:
         return SourceLocation(source_file=file, source_line=line)
     if metadata.source_file or metadata.source_line:

@@ -26,13 +26,13 @@ def Parameter(
     builder: XlaBuilder, parameter_number: int, shape: AnyShape, name: str = "",
     replicated_at_leaf_buffers: Sequence[bool] = (),
 ) -> XlaOp:  # fmt: skip
-    """The argument `parameter_number` of the computation."""
+    """Parameter number `parameter_number` of the computation that is built."""
     booleans(replicated_at_leaf_buffers, "Parameter: replicated_at_leaf_buffers")
     return builder_in("Parameter", builder).parameter(parameter_number, shape, name)
 
 
 def Constant(builder: XlaBuilder, literal: object) -> XlaOp:
-    """A constant: a literal, or anything NumPy takes."""
+    """Makes a constant of a literal, or of any value that NumPy converts to an array."""
     return builder_in("Constant", builder).constant(literal)
 
 
@@ -40,7 +40,7 @@ ConstantLiteral = Constant
 
 
 def Broadcast(operand: object, sizes: Sequence[int]) -> XlaOp:
-    """Adds dimensions of the given sizes on the left and repeats the operand along them."""
+    """Adds dimensions of the given sizes in front, and repeats the operand along them."""
     value, shape = array("Broadcast", operand)
     new = integers(sizes, "Broadcast: sizes")
     result = Shape(shape.dtype, (*new, *shape.dims), (*(False,) * len(new), *shape.dynamic))
@@ -48,8 +48,8 @@ def Broadcast(operand: object, sizes: Sequence[int]) -> XlaOp:
 
 
 def BroadcastInDim(operand: object, shape: Sequence[int], broadcast_dimensions: Sequence[int]) -> XlaOp:
-    """The operand broadcast to the sizes `shape`: its dimension k is dimension `broadcast_dimensions[k]` of
-    the result; sizes 1 are repeated.
+    """Broadcasts the operand to the sizes `shape`: its dimension k becomes dimension
+    `broadcast_dimensions[k]` of the result, and dimensions of size 1 are repeated.
     """
     value, source = array("BroadcastInDim", operand)
     dims = integers(shape, "BroadcastInDim: shape")
@@ -76,8 +76,9 @@ def _check_in_dim(source: Shape, dims: tuple[int, ...], places: tuple[int, ...])
 def Reshape(
     operand: object, dimensions: Sequence[int] | None = None, new_sizes: Sequence[int] | None = None
 ) -> XlaOp:
-    """The same elements in row-major order with other sizes: Reshape(operand, new_sizes). If `dimensions` are
-    given before the sizes, the operand is first transposed to that order.
+    """Gives an array other sizes; the elements stay in row-major order. Called as Reshape(operand,
+    new_sizes), or as Reshape(operand, dimensions, new_sizes), which first transposes the operand to the order
+    `dimensions`.
     """
     value, shape = array("Reshape", operand)
     if dimensions is not None and new_sizes is not None:
@@ -87,7 +88,9 @@ def Reshape(
 
 
 def _kept_dynamic(shape: Shape, dims: tuple[int, ...]) -> tuple[bool, ...]:
-    """The dimensions of the result that stay dynamic: those that the reshape does not change."""
+    """For each dimension of a reshape's result, whether it is dynamic. A dynamic dimension of `shape` must
+    appear unchanged in `dims`; ShapeError if not.
+    """
     if not shape.is_dynamic:
         return ()
     marks = [False] * len(dims)
@@ -103,7 +106,7 @@ def _kept_dynamic(shape: Shape, dims: tuple[int, ...]) -> tuple[bool, ...]:
 
 
 def Collapse(operand: object, dimensions: Sequence[int]) -> XlaOp:
-    """Merges consecutive dimensions into one."""
+    """Merges the dimensions `dimensions`, which must be consecutive, into one."""
     value, shape = array("Collapse", operand)
     merged = integers(dimensions, "Collapse: dimensions")
     if any(q != p + 1 for p, q in zip(merged, merged[1:], strict=False)) or any(
@@ -121,7 +124,7 @@ def Collapse(operand: object, dimensions: Sequence[int]) -> XlaOp:
 
 
 def Transpose(operand: object, permutation: Sequence[int]) -> XlaOp:
-    """Permutes dimensions: dimension k of the result is dimension `permutation[k]` of the operand."""
+    """Permutes the dimensions: dimension k of the result is dimension `permutation[k]` of the operand."""
     value, _ = array("Transpose", operand)
     return value.builder.add(hlo.Transpose(integers(permutation, "Transpose: permutation")), (value,))
 
@@ -138,7 +141,9 @@ def Slice(
     limit_indices: Sequence[int],
     strides: Sequence[int] | None = None,
 ) -> XlaOp:
-    """The elements from start up to limit with a stride, per dimension."""
+    """In each dimension, takes the elements from the start index up to, but not including, the limit index,
+    with a stride.
+    """
     value, _ = array("Slice", operand)
     starts = integers(start_indices, "Slice: start_indices")
     limits = integers(limit_indices, "Slice: limit_indices")
@@ -147,7 +152,7 @@ def Slice(
 
 
 def SliceInDim(operand: object, start_index: int, limit_index: int, stride: int, dimno: int) -> XlaOp:
-    """A slice along one dimension."""
+    """A slice along dimension `dimno`; other dimensions stay whole."""
     value, shape = array("SliceInDim", operand)
     dim = dimension(shape, dimno, "SliceInDim: dimno")
     starts, limits, steps = [0] * shape.rank, list(shape.dims), [1] * shape.rank
@@ -156,7 +161,9 @@ def SliceInDim(operand: object, start_index: int, limit_index: int, stride: int,
 
 
 def DynamicSlice(operand: object, start_indices: Any, slice_sizes: Sequence[int]) -> XlaOp:
-    """The window of `slice_sizes` at `start_indices`, which are clamped so that the window is inside."""
+    """Takes a slice of `slice_sizes` at `start_indices`, which the program computes. Start indices are
+    clamped so that the slice lies inside the operand.
+    """
     value, _ = array("DynamicSlice", operand)
     starts = _start_indices("DynamicSlice", value, start_indices)
     return value.builder.add(
@@ -165,7 +172,7 @@ def DynamicSlice(operand: object, start_indices: Any, slice_sizes: Sequence[int]
 
 
 def DynamicSliceInDim(operand: object, start: object, size: int, dimno: int) -> XlaOp:
-    """A dynamic slice along one dimension."""
+    """A DynamicSlice along dimension `dimno`; other dimensions stay whole."""
     value, shape = array("DynamicSliceInDim", operand)
     dim = dimension(shape, dimno, "DynamicSliceInDim: dimno")
     sizes = list(shape.dims)
@@ -174,15 +181,15 @@ def DynamicSliceInDim(operand: object, start: object, size: int, dimno: int) -> 
 
 
 def DynamicUpdateSlice(operand: object, update: object, start_indices: Any) -> XlaOp:
-    """`operand` with the window at `start_indices` replaced by `update`."""
+    """Returns `operand` with the slice at `start_indices` replaced by `update`."""
     value, window = operands("DynamicUpdateSlice", operand, update)
     starts = _start_indices("DynamicUpdateSlice", value, start_indices)
     return value.builder.add(hlo.DynamicUpdateSlice(), (value, window, *starts))
 
 
 def _start_indices(what: str, operand: XlaOp, indices: Any) -> list[XlaOp]:
-    """Scalars of one integer type: a vector is split into scalars, Python numbers take the type of the others
-    (or s32).
+    """Converts start indices to scalar ops. A vector is split into its elements; Python ints get the type of
+    the other indices, or s32 if all are ints.
     """
     builder = operand.builder
     if isinstance(indices, XlaOp):
@@ -201,13 +208,15 @@ def _start_indices(what: str, operand: XlaOp, indices: Any) -> list[XlaOp]:
 
 
 def Pad(operand: object, padding_value: object, padding_config_: Any) -> XlaOp:
-    """Puts `padding_value` around the operand and between its elements; negative edges remove elements."""
+    """Puts `padding_value` around the operand and between its elements. Negative edge padding removes
+    elements.
+    """
     value, fill = operands("Pad", operand, padding_value)
     return value.builder.add(hlo.Pad(padding_config(padding_config_)), (value, fill))
 
 
 def PadInDim(operand: object, padding_value: object, dimno: int, pad_lo: int, pad_hi: int) -> XlaOp:
-    """Pads both ends of one dimension."""
+    """Pads dimension `dimno` with `pad_lo` elements before and `pad_hi` elements after its own."""
     value, shape = array("PadInDim", operand)
     dim = dimension(shape, dimno, "PadInDim: dimno")
     edges = [(pad_lo, pad_hi, 0) if d == dim else (0, 0, 0) for d in range(shape.rank)]
@@ -215,14 +224,14 @@ def PadInDim(operand: object, padding_value: object, dimno: int, pad_lo: int, pa
 
 
 def ConcatInDim(builder: XlaBuilder, operands: Sequence[object], dimension: int) -> XlaOp:
-    """The operands concatenated along the dimension."""
+    """Concatenates the operands along the dimension."""
     values = several("ConcatInDim", builder, operands)
     return builder.add(hlo.Concatenate((integer(dimension, "ConcatInDim: dimension"),)), values)
 
 
 def Iota(builder: XlaBuilder, *arguments: Any, **named: Any) -> XlaOp:
-    """Iota(builder, shape, iota_dimension): the index along a dimension; Iota(builder, type, size): 0, 1,
-    2...
+    """Iota(builder, shape, iota_dimension): every element is its index along `iota_dimension`. Iota(builder,
+    type, size): the vector 0, 1, 2... size - 1.
     """
     given = [*arguments, *(named[k] for k in ("shape", "type", "iota_dimension", "size") if k in named)]
     if len(given) != 2 or len(arguments) + len(named) != 2:
@@ -242,18 +251,18 @@ def ZerosLike(operand: object) -> XlaOp:
 
 
 def Zero(builder: XlaBuilder, dtype: Any) -> XlaOp:
-    """The scalar 0 of an element type, as a constant."""
+    """The scalar constant 0 of a dtype."""
     return builder_in("Zero", builder).constant(np.zeros((), element_type(dtype).numpy))
 
 
 def One(builder: XlaBuilder, dtype: Any) -> XlaOp:
-    """The scalar 1 of an element type, as a constant."""
+    """The scalar constant 1 of a dtype."""
     return builder_in("One", builder).constant(np.ones((), element_type(dtype).numpy))
 
 
 def Index(operand: object, index: Any) -> XlaOp:
-    """NumPy's basic indexing: ints, slices, `...`, None; scalars of the program are start indices, and are
-    clamped.
+    """Indexes an array as NumPy's basic indexing does, by ints, slices, `...` and None. An index may also be
+    a scalar XlaOp, which is clamped to the valid range.
     """
     value, shape = array("Index", operand)
     entries = _expanded(index if isinstance(index, tuple) else (index,), shape)
@@ -288,7 +297,9 @@ def Index(operand: object, index: Any) -> XlaOp:
 
 
 def _expanded(entries: tuple, shape: Shape) -> list[Any]:
-    """Index entries with `...` and missing ones expanded."""
+    """Replaces `...` in index entries with the whole slices it stands for, and appends those that are missing
+    at the end.
+    """
     given = sum(1 for e in entries if e is not None and e is not Ellipsis)
     dots = sum(1 for e in entries if e is Ellipsis)
     if given > shape.rank or dots > 1:
@@ -301,7 +312,9 @@ def _expanded(entries: tuple, shape: Shape) -> list[Any]:
 
 
 def _range(entry: slice, size: int) -> tuple[int, int, int, int]:
-    """Start, limit, step and number of elements; start is the lowest element also for negative steps."""
+    """Returns (start, limit, step, number of elements) of a slice of a dimension of `size` elements. start is
+    the lowest index, also if the step is negative.
+    """
     try:
         elements = range(*entry.indices(size))
     except (TypeError, ValueError) as error:
@@ -314,7 +327,7 @@ def _range(entry: slice, size: int) -> tuple[int, int, int, int]:
 
 
 def _place(entry: Any, size: int, dim: int, shape: Shape) -> int:
-    place = integer(entry, "an index, if not a slice, None, ... or scalar of the program (arrays: Gather)")
+    place = integer(entry, "index (wanted an int, slice, None, ... or scalar XlaOp; for arrays use Gather)")
     if not -size <= place < size:
         raise InvalidArgument(f"index {place} is outside dimension {dim} of {show(shape)}")
     return place + size if place < 0 else place

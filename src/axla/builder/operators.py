@@ -1,8 +1,8 @@
-"""Python's operators on `XlaOp`.
+"""Python's operators for `XlaOp`.
 
-They apply the corresponding ops, with XLA's semantics: `/` truncates integers, `%` has the sign of the
-dividend, `>>` keeps the sign of signed integers, and shapes of different rank are not broadcast implicitly
-(except scalars). A Python number takes the element type of the other operand; NumPy values keep theirs.
+They apply the corresponding ops with XLA's semantics: `/` truncates integers, `%` has the sign of the
+dividend, `>>` keeps the sign of signed integers, and only scalars are broadcast to shapes of another rank. A
+Python number takes the element type of the other operand; a NumPy value keeps its own.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from axla.core.shape import AnyShape, Shape, TupleShape
 
 Op = TypeVar("Op", bound="Operators")
 FUNCTIONS: dict[str, Callable[..., Any]] = {}
-"""The functions that operators call, by name: `ops.py`, whose functions take and give `XlaOp`s, enters them.
+"""The functions that the operators call, by name. `ops.py` fills this table when it is imported.
 """
 
 
@@ -36,7 +36,7 @@ class Operators:
 
     __slots__ = ()
 
-    # NumPy arrays on the left must leave the operation to us.
+    # With None, `ndarray + op` calls our __radd__ instead of NumPy's addition.
     __array_ufunc__ = None
     __hash__ = object.__hash__
 
@@ -49,12 +49,12 @@ class Operators:
 
     @property
     def dims(self) -> tuple[int, ...]:
-        """The sizes of an array."""
+        """The sizes of the dimensions of an array."""
         return _array(self).dims
 
     @property
     def T(self) -> Self:
-        """The array with its dimensions in reverse order."""
+        """The transpose: the array with its dimensions in reverse order."""
         return FUNCTIONS["Transpose"](self, tuple(reversed(range(_array(self).rank))))
 
     __add__, __radd__ = _binary("Add"), _reflected("Add")
@@ -94,15 +94,15 @@ class Operators:
         raise InvalidArgument(message)
 
     def __getitem__(self, index: object) -> Self:
-        """An element of a tuple; for an array NumPy's basic indexing, with scalars of the program as
-        indices.
+        """An element of a tuple, or a part of an array by NumPy's basic indexing. Scalar `XlaOp`s are allowed
+        as indices.
         """
         if isinstance(self.shape, TupleShape):
             return FUNCTIONS["GetTupleElement"](self, index)
         return FUNCTIONS["Index"](self, index)
 
     def __len__(self) -> int:
-        """The number of elements of a tuple, or the size of dimension 0."""
+        """The number of elements of a tuple, or the size of dimension 0 of an array."""
         if isinstance(self.shape, TupleShape):
             return len(self.shape.elements)
         dims = _array(self).dims
@@ -118,7 +118,9 @@ class Operators:
         return FUNCTIONS["ConvertElementType"](self, dtype)
 
     def reshape(self, *dims: Any) -> Self:
-        """Reshapes to dims, given as one sequence or one by one; the elements stay in row-major order."""
+        """Reshapes to the sizes `dims`, given as one sequence or as separate arguments. The elements stay in
+        row-major order.
+        """
         sizes = dims[0] if len(dims) == 1 and not isinstance(dims[0], int) else dims
         return FUNCTIONS["Reshape"](self, sizes)
 

@@ -41,5 +41,5 @@ FUNCTIONS.update(
     if name[0].isupper() and isinstance(found, FunctionType) and found.__module__.startswith("axla.builder.")
 )
 
-if not TYPE_CHECKING:  # checkers see the names where they are imported
+if not TYPE_CHECKING:  # type checkers follow the imports above instead
     __all__ = sorted([*FUNCTIONS, *_RECORDS.split()])

@@ -1,4 +1,4 @@
-"""Functions of the builder that make random numbers."""
+"""Builder functions for random numbers."""
 
 from __future__ import annotations
 
@@ -16,17 +16,19 @@ from axla.ir.attributes import RandomDistribution
 
 
 def RngUniform(a: object, b: object, shape: Shape) -> XlaOp:
-    """Uniformly distributed numbers in [a, b)."""
+    """Random numbers that are uniformly distributed in [a, b)."""
     return _rng("RngUniform", a, b, shape, RandomDistribution.UNIFORM)
 
 
 def RngNormal(mu: object, sigma: object, shape: Shape) -> XlaOp:
-    """Normally distributed numbers with this mean and standard deviation."""
+    """Random numbers with a normal distribution of mean `mu` and standard deviation `sigma`."""
     return _rng("RngNormal", mu, sigma, shape, RandomDistribution.NORMAL)
 
 
 def RngBernoulli(mean: object, shape: Shape) -> XlaOp:
-    """Ones with probability `mean` (a scalar f32), zeros otherwise, as u32."""
+    """Random numbers that are 1 with probability `mean` (a scalar f32), else 0, with the element type and
+    sizes of `shape`.
+    """
     _array("RngBernoulli", shape)
     (probability,) = operands("RngBernoulli", mean)
     builder = probability.builder
@@ -45,7 +47,9 @@ def _array(what: str, shape: object) -> Shape:
 
 
 def _rng(what: str, first: object, second: object, shape: Shape, distribution: RandomDistribution) -> XlaOp:
-    """Adds an rng op; Python numbers take the element type of the result."""
+    """Adds an `rng` op with the parameters `first` and `second`. Python numbers get the element type of the
+    result.
+    """
     result = _array(what, shape)
     builder: XlaBuilder = builder_of(what, (first, second))
     values = [
@@ -56,7 +60,9 @@ def _rng(what: str, first: object, second: object, shape: Shape, distribution: R
 
 
 def RngBitGenerator(algorithm: RandomAlgorithm, initial_state: object, shape: Shape) -> XlaOp:
-    """A tuple: the next state, and random bits of the given shape, which depend on the state alone."""
+    """Returns a tuple: the next state of the generator, and random bits of the given shape. The bits depend
+    only on `initial_state`.
+    """
     (state,) = operands("RngBitGenerator", initial_state)
     name = member(RandomAlgorithm, algorithm, "RngBitGenerator: algorithm").name.removeprefix("RNG_")
     result = TupleShape((state.shape.logical, _array("RngBitGenerator", shape)))

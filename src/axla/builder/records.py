@@ -14,7 +14,7 @@ from axla.ir import attributes
 
 @dataclass(slots=True)
 class PaddingConfigDimension:
-    """Padding of one dimension: before it, behind it, and between its elements."""
+    """Padding of one dimension: the number of elements before it, after it, and between its elements."""
 
     edge_padding_low: int = 0
     edge_padding_high: int = 0
@@ -23,20 +23,20 @@ class PaddingConfigDimension:
 
 @dataclass(slots=True)
 class PaddingConfig:
-    """Padding of every dimension, as XLA's proto of this name has it."""
+    """The padding of every dimension. Fields as in XLA's proto of this name."""
 
     dimensions: list[PaddingConfigDimension] = field(default_factory=list)
 
 
 def make_padding_config(padding: Iterable[tuple[int, int, int]]) -> PaddingConfig:
-    """From (low, high, interior) per dimension."""
+    """Makes a PaddingConfig from (low, high, interior) per dimension."""
     wanted = "(low, high, interior) per dimension"
     triples = tuples(padding, "padding_config", wanted, integer, integer, integer)
     return PaddingConfig([PaddingConfigDimension(*triple) for triple in triples])
 
 
 def padding_config(value: Any) -> attributes.PaddingConfig:
-    """The op attribute for a PaddingConfig, or for (low, high, interior) per dimension."""
+    """Converts a PaddingConfig, or (low, high, interior) per dimension, to the attribute of a `pad` op."""
     if isinstance(value, attributes.PaddingConfig):
         return value
     if isinstance(value, PaddingConfig):
@@ -50,7 +50,7 @@ def padding_config(value: Any) -> attributes.PaddingConfig:
 
 @dataclass(slots=True)
 class DotDimensionNumbers:
-    """Which dimensions of `dot_general` are contracted and which are batch dimensions."""
+    """Selects the contracting dimensions and the batch dimensions of the operands of a `dot`."""
 
     lhs_contracting_dimensions: list[int] = field(default_factory=list)
     rhs_contracting_dimensions: list[int] = field(default_factory=list)
@@ -59,7 +59,9 @@ class DotDimensionNumbers:
 
 
 def make_dot_dimension_numbers(numbers: Any) -> DotDimensionNumbers:
-    """From ((lhs contracting, rhs contracting), (lhs batch, rhs batch)), or a record as it is."""
+    """Makes the record from ((lhs contracting, rhs contracting), (lhs batch, rhs batch)). A
+    DotDimensionNumbers is returned unchanged.
+    """
     if isinstance(numbers, DotDimensionNumbers):
         return numbers
     wanted = "DotDimensionNumbers or ((lhs_contracting, rhs_contracting), (lhs_batch, rhs_batch))"
@@ -71,7 +73,7 @@ def make_dot_dimension_numbers(numbers: Any) -> DotDimensionNumbers:
 
 @dataclass(slots=True)
 class GatherDimensionNumbers:
-    """How the indices of `gather` select slices, with the names of XLA's proto."""
+    """Defines which slices the indices of a `gather` select. Fields as in XLA's proto of this name."""
 
     offset_dims: Sequence[int] = ()
     collapsed_slice_dims: Sequence[int] = ()
@@ -83,7 +85,7 @@ class GatherDimensionNumbers:
 
 @dataclass(slots=True)
 class ScatterDimensionNumbers:
-    """How the indices of `scatter` place updates, with the names of XLA's proto."""
+    """Defines where the indices of a `scatter` put the updates. Fields as in XLA's proto of this name."""
 
     update_window_dims: Sequence[int] = ()
     inserted_window_dims: Sequence[int] = ()
@@ -95,7 +97,7 @@ class ScatterDimensionNumbers:
 
 @dataclass(slots=True)
 class ConvolutionDimensionNumbers:
-    """Which dimensions of input, kernel and output are batch, feature and spatial."""
+    """Selects the batch, feature and spatial dimensions of input, kernel and output of a convolution."""
 
     input_batch_dimension: int = 0
     input_feature_dimension: int = 1
@@ -110,21 +112,21 @@ class ConvolutionDimensionNumbers:
 
 @dataclass(slots=True)
 class ReplicaGroup:
-    """The participants of one group of a collective."""
+    """The ids of the replicas or partitions that take part in a collective together."""
 
     replica_ids: list[int] = field(default_factory=list)
 
 
 @dataclass(slots=True)
 class ChannelHandle:
-    """The number of a channel and its type, with the numbers of XLA's proto."""
+    """The number of a channel and its type. Types are numbered as in XLA's proto of this name."""
 
     handle: int = 0
     type: int = 0
 
 
 class PrecisionConfig_Precision(enum.Enum):
-    """The precision with which a dot or convolution reads an operand."""
+    """The precision to which a dot or convolution may round the elements of an operand."""
 
     DEFAULT = 0
     HIGH = 1
@@ -140,7 +142,9 @@ class PrecisionConfig:
 
 
 def operand_precision(config: PrecisionConfig | None) -> tuple[attributes.Precision, ...]:
-    """The op attribute; empty when every operand has the default."""
+    """Converts a PrecisionConfig to the attribute of an op; an empty tuple if all operands have the
+    default.
+    """
     if config is None:
         return ()
     what = "precision_config"
@@ -150,7 +154,7 @@ def operand_precision(config: PrecisionConfig | None) -> tuple[attributes.Precis
 
 
 class ResultAccuracy_Mode(enum.Enum):
-    """The accuracy mode of a function."""
+    """The requested accuracy of a transcendental function."""
 
     DEFAULT = 0
     HIGHEST = 1
@@ -158,7 +162,7 @@ class ResultAccuracy_Mode(enum.Enum):
 
 @dataclass(slots=True)
 class ResultAccuracy:
-    """The requested accuracy of a transcendental function: a mode, or a tolerance."""
+    """The requested accuracy of a transcendental function, as a mode."""
 
     mode: ResultAccuracy_Mode | str = "DEFAULT"
 
@@ -190,7 +194,7 @@ class RandomAlgorithm(enum.IntEnum):
 
 
 class CustomCallSchedule(enum.Enum):
-    """The position of a custom call in the schedule."""
+    """Whether a custom call is scheduled as early or as late as possible."""
 
     SCHEDULE_NONE = 0
     SCHEDULE_LATEST = 1
@@ -207,17 +211,19 @@ class CustomCallApiVersion(enum.IntEnum):
 
 
 class ShapeIndex(tuple[int, ...]):
-    """A path into nested tuples."""
+    """The path to a part of nested tuples: the index of an element at each level."""
 
     __slots__ = ()
 
 
 class PaddingType(enum.Enum):
-    """The padding of a window op: SAME keeps the size, VALID has no padding."""
+    """How the edges of a window op are padded: SAME pads so that stride 1 keeps the size, VALID does not
+    pad.
+    """
 
     SAME = 1
     VALID = 2
 
 
 class FrontendAttributes(dict[str, str]):
-    """Attributes that a front end puts on ops."""
+    """Attributes that a frontend adds to ops, as pairs of strings."""

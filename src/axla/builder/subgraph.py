@@ -1,4 +1,4 @@
-"""Extracts the part of a computation that computes a value, as a program of its own."""
+"""Extracts the part of a computation that computes a constant, as a separate program."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from axla.ir.structure import Parameter
 
 
 def why_not_constant(root: Instruction, random: bool = False) -> Instruction | None:
-    """A parameter or op with a side effect on which `root` depends; None when it is constant. With `random`,
-    random numbers count as constant.
+    """Returns a parameter, or an op with a side effect, on which `root` depends; None if there is none, so
+    that `root` is constant. If `random`, the op `rng` is allowed.
     """
     return _needed(root, boolean(random, "random"))[1]
 
@@ -23,7 +23,7 @@ def constant_module(root: Instruction, name: str) -> Module:
     entry = module.add_computation(name, entry=True)
     copies: dict[Instruction, Instruction] = {}
     done: dict[Computation, Computation] = {}
-    for inst in root.computation.instructions:  # a builder adds operands before their users
+    for inst in root.computation.instructions:  # in the order of a builder: operands before users
         if inst not in needed:
             continue
         op = inst.op
@@ -57,7 +57,9 @@ def _needed(root: Instruction, random: bool) -> tuple[dict[Instruction, None], I
 
 
 def _effect(inst: Instruction, pure: set[Computation], random: bool) -> Instruction | None:
-    """An op that has an effect, or depends on the run: `inst` itself, or one in what it calls."""
+    """Returns an op that has a side effect or whose result differs between runs: `inst` itself, or an op of a
+    computation that it calls. None if there is none. `pure` collects the computations that were searched.
+    """
     stack = [inst]
     while stack:
         found = stack.pop()

@@ -1,4 +1,4 @@
-"""Builder functions for transfers with the host, and for dynamic sizes."""
+"""Builder functions for transfers to and from the host, and for dynamic sizes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _shape(what: str, shape: object) -> AnyShape:
 
 
 def _token(builder: XlaBuilder) -> XlaOp:
-    """The token for a transfer without an explicit one: it follows all transfers added so far."""
+    """The token for a transfer that the user gave no token: it depends on all transfers added so far."""
     tokens: list[XlaOp] = []
     calls: list[Instruction] = []
     for before in builder_in("transfer", builder).take_transfers():
@@ -42,7 +42,7 @@ def _token(builder: XlaBuilder) -> XlaOp:
 
 
 def InfeedWithToken(token: XlaOp, shape: AnyShape, config: str = "") -> XlaOp:
-    """A tuple: the next value of the infeed queue, and a token."""
+    """Returns a tuple: the next value of the infeed queue, and a token."""
     (before,) = operands("InfeedWithToken", token)
     result = TupleShape((_shape("InfeedWithToken", shape), TOKEN))
     return before.builder.add(hlo.Infeed(result, text(config, "InfeedWithToken: config")), (before,))
@@ -56,7 +56,7 @@ def Infeed(builder: XlaBuilder, shape: AnyShape, config: str = "") -> XlaOp:
 def OutfeedWithToken(
     operand: object, token: XlaOp, shape_with_layout: AnyShape, outfeed_config: str = ""
 ) -> XlaOp:
-    """A token for the end of the transfer of the operand to the outfeed queue."""
+    """Puts the operand into the outfeed queue, and returns a token that depends on the transfer."""
     values = operands("OutfeedWithToken", operand, token)
     op = hlo.Outfeed(_shape("OutfeedWithToken", shape_with_layout), text(outfeed_config, "Outfeed: config"))
     return values[0].builder.add(op, values)
@@ -77,7 +77,7 @@ def Send(operand: object, handle: Any) -> XlaOp:
 
 
 def SendToHost(operand: object, token: XlaOp, shape_with_layout: AnyShape, handle: Any) -> XlaOp:
-    """A token for the end of the transfer of the operand to the host."""
+    """Sends the operand to the host on a channel, and returns a token that depends on the transfer."""
     value, before = operands("SendToHost", operand, token)
     return _send(value, before, _shape("SendToHost", shape_with_layout), handle, True)
 
@@ -94,7 +94,7 @@ def Recv(builder: XlaBuilder, shape: AnyShape, handle: Any) -> XlaOp:
 
 
 def RecvFromHost(token: XlaOp, shape: AnyShape, handle: Any) -> XlaOp:
-    """A tuple: what the host sends on a channel, and a token."""
+    """Receives data that the host sends on a channel. Returns a tuple: the data, and a token."""
     (before,) = operands("RecvFromHost", token)
     return _receive(before, _shape("RecvFromHost", shape), handle, True)
 
@@ -107,8 +107,8 @@ def _receive(token: XlaOp, shape: AnyShape, handle: Any, host: bool) -> XlaOp:
 
 
 def Trace(tag: str, operand: object) -> None:
-    """Logs the operand when the program runs: as a message of the logger `axla.trace`, or on stderr if
-    logging is not configured. Has no effect on results.
+    """Logs the value of the operand when the program runs: as a message of the logger `axla.trace`, or to
+    stderr if logging is not configured. Has no effect on results.
     """
     (value,) = operands("Trace", operand)
     builder = value.builder
@@ -129,7 +129,7 @@ def _dimension(what: str, value: XlaOp, dimension: int) -> tuple[Shape, int]:
 
 
 def GetDimensionSize(operand: object, dimension: int) -> XlaOp:
-    """The size of a dimension as s32; a constant, where it is static."""
+    """The size of a dimension, as s32. If the dimension is static, the result is a constant."""
     (value,) = operands("GetDimensionSize", operand)
     shape, at = _dimension("get-dimension-size", value, dimension)
     if not shape.dynamic[at]:
@@ -138,8 +138,8 @@ def GetDimensionSize(operand: object, dimension: int) -> XlaOp:
 
 
 def SetDimensionSize(operand: object, val: object, dimension: int) -> XlaOp:
-    """The operand with `val` elements (s32) in a dimension; static when `val` is a constant equal to the
-    bound.
+    """Sets the size of a dimension to `val` (s32). The dimension becomes dynamic, unless `val` is a constant
+    equal to its bound.
     """
     (value,) = operands("SetDimensionSize", operand)
     shape, at = _dimension("set-dimension-size", value, dimension)
@@ -152,7 +152,7 @@ def SetDimensionSize(operand: object, val: object, dimension: int) -> XlaOp:
 
 
 def RemoveDynamicDimension(operand: object, dimension: int) -> XlaOp:
-    """The operand with a dimension made static, with its bound as size."""
+    """Makes a dynamic dimension static: its size becomes its bound."""
     (value,) = operands("RemoveDynamicDimension", operand)
     shape, at = _dimension("set-dimension-size", value, dimension)
     return SetDimensionSize(value, np.int32(shape.dims[at]), at)

@@ -1,6 +1,6 @@
-"""Checks and converts Python values given to builder functions: numbers, names, sequences, records.
+"""Checks and converts the arguments of builder functions: numbers, names, sequences, records.
 
-Every function raises InvalidArgument with the purpose of the value (`what`), the value found, and what was
+The functions raise InvalidArgument with the name of the argument (`what`), the value found, and the value
 wanted. Operands are converted by `coerce.py`.
 """
 
@@ -25,12 +25,14 @@ _LIMIT = 1 << 63  # XLA's integers have 64 bits
 
 
 def refuse(what: str, found: object, wanted: str) -> NoReturn:
-    """Raises InvalidArgument: the function or argument, what was found, what was wanted."""
+    """Raises InvalidArgument about the argument `what`: `found` is the value, `wanted` describes a valid
+    one.
+    """
     raise InvalidArgument(f"{what}: found {reprlib.repr(found)}, wanted {wanted}") from None
 
 
 def integer(value: Any, what: str) -> int:
-    """A Python int of 64 bits; floats are refused, even with integral values."""
+    """Converts a value to an int of at most 64 bits. Floats are refused, also whole ones."""
     try:
         number = operator.index(value)
     except TypeError:
@@ -41,7 +43,7 @@ def integer(value: Any, what: str) -> int:
 
 
 def real(value: Any, what: str) -> float:
-    """A Python float."""
+    """Converts a real number to a Python float. Strings and complex numbers are refused."""
     try:
         if isinstance(value, (str, bytes)) or np.iscomplexobj(value):
             raise TypeError
@@ -51,28 +53,30 @@ def real(value: Any, what: str) -> float:
 
 
 def boolean(value: object, what: str) -> bool:
-    """True or False; 1 and 0 stand for them."""
+    """Converts True, False, 1, 0 or a NumPy bool to a bool; refuses other values."""
     if isinstance(value, (bool, np.bool_)) or type(value) is int and value in (0, 1):
         return bool(value)
     refuse(what, value, "True or False")
 
 
 def text(value: object, what: str) -> str:
-    """A str; bytes are decoded as UTF-8, with invalid bytes preserved."""
+    """Returns a str unchanged. Bytes are decoded as UTF-8, and invalid bytes become surrogates."""
     if isinstance(value, bytes):
         return value.decode("utf-8", "surrogateescape")
     return instance(str, value, what, "a string")
 
 
 def instance(kind: type[T], value: object, what: str, wanted: str = "") -> T:
-    """A value of a class: a shape, a record, a builder."""
+    """Returns `value` if it is an instance of `kind`, else refuses it. `wanted` describes a valid value in
+    the message.
+    """
     if isinstance(value, kind):
         return value
     refuse(what, value, wanted or f"a value of type {kind.__name__}")
 
 
 def member(kind: type[E], value: object, what: str) -> E:
-    """A member of an enumeration, given as itself, by name or by value."""
+    """Returns the member of the enumeration `kind` that is given as itself, by name or by value."""
     if isinstance(value, kind):
         return value
     for one in kind:
@@ -82,8 +86,8 @@ def member(kind: type[E], value: object, what: str) -> E:
 
 
 def items(value: Any, what: str, wanted: str = "a sequence") -> tuple[Any, ...]:
-    """The elements of a list, tuple, range, array or iterator. Sets are refused, since they have no order,
-    and so is a single op.
+    """The elements of a list, tuple, range, array or iterator. Refuses sets, since they have no order, and a
+    single XlaOp.
     """
     if type(value) not in (list, tuple):
         kinds = (Sequence, np.ndarray, Iterator, KeysView, ValuesView)
@@ -93,17 +97,19 @@ def items(value: Any, what: str, wanted: str = "a sequence") -> tuple[Any, ...]:
 
 
 def integers(value: object, what: str) -> tuple[int, ...]:
-    """A tuple of Python ints."""
+    """Converts a sequence to a tuple of ints."""
     return tuple(integer(v, what) for v in items(value, what, "a sequence of integers"))
 
 
 def booleans(value: object, what: str) -> tuple[bool, ...]:
-    """A tuple of True and False."""
+    """Converts a sequence to a tuple of bools."""
     return tuple(boolean(v, what) for v in items(value, what, "a sequence of True and False"))
 
 
 def tuples(value: object, what: str, wanted: str, *kinds: Callable[[Any, str], Any]) -> list[tuple]:
-    """Tuples with an entry of each kind, such as (low, high) of padding."""
+    """Converts a sequence of rows, such as (low, high) of padding, to tuples. `kinds` has a conversion
+    function, such as `integer`, for each entry of a row.
+    """
     rows = [items(row, what, wanted) for row in items(value, what, wanted)]
     if any(len(row) != len(kinds) for row in rows):
         refuse(what, value, wanted)
@@ -111,12 +117,14 @@ def tuples(value: object, what: str, wanted: str, *kinds: Callable[[Any, str], A
 
 
 def dimension(shape: Shape, value: object, what: str) -> int:
-    """A dimension of a shape; negative numbers count from the last."""
+    """Converts a dimension number; a negative one counts from the last dimension of `shape`. Refuses one out
+    of range.
+    """
     return dimension_number(shape, integer(value, what))
 
 
 def element_type(value: object, what: str = "element type") -> DType:
-    """The element type given by an HLO name, a NumPy type or an element type."""
+    """Returns the dtype for an HLO name, a NumPy type or a dtype."""
     if isinstance(value, DType):
         return value
     if isinstance(value, str) and value.lower() in BY_NAME:

@@ -1,4 +1,4 @@
-"""Functions of the builder that move windows over arrays: convolutions, reduce-window, select-and-scatter."""
+"""Builder functions that move windows over arrays: convolutions, reduce-window, select-and-scatter."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ def window_padding_type_to_pad_values(
     padding_type: PaddingType, lhs_dims: Sequence[int], rhs_dims: Sequence[int],
     window_strides: Sequence[int],
 ) -> list[tuple[int, int]]:  # fmt: skip
-    """(low, high) per dimension for SAME or VALID padding of a window `rhs_dims` over `lhs_dims`."""
+    """The padding (low, high) per dimension, for SAME or VALID padding of a window of sizes `rhs_dims` over
+    an array of sizes `lhs_dims`.
+    """
     rhs_dims = integers(rhs_dims, "window_dimensions")
     if member(PaddingType, padding_type, "padding_type") is PaddingType.VALID:
         return [(0, 0)] * len(rhs_dims)
@@ -67,7 +69,9 @@ def ConvGeneralDilated(
     feature_group_count: int = 1, batch_group_count: int = 1, precision_config: PrecisionConfig | None = None,
     preferred_element_type: Any = None, window_reversal: Sequence[bool] | None = None,
 ) -> XlaOp:  # fmt: skip
-    """The convolution of `lhs` with the kernel `rhs`, both of which may be dilated."""
+    """The convolution of `lhs` with the kernel `rhs`. `lhs_dilation` and `rhs_dilation` put zeros between the
+    elements of the operands.
+    """
 
     def window(spatial: Sequence[int], kernel: Sequence[int]) -> Window:
         return _window(kernel, window_strides, padding, lhs_dilation, rhs_dilation, window_reversal)
@@ -81,7 +85,7 @@ def ConvGeneral(
     dimension_numbers: ConvolutionDimensionNumbers, feature_group_count: int = 1, batch_group_count: int = 1,
     precision_config: PrecisionConfig | None = None, preferred_element_type: Any = None,
 ) -> XlaOp:  # fmt: skip
-    """A convolution whose operands are not dilated."""
+    """A convolution of operands without dilation."""
     return ConvGeneralDilated(
         lhs, rhs, window_strides, padding, (), (), dimension_numbers, feature_group_count, batch_group_count,
         precision_config, preferred_element_type,
@@ -93,7 +97,9 @@ def ConvWithGeneralPadding(
     feature_group_count: int = 1, batch_group_count: int = 1, precision_config: PrecisionConfig | None = None,
     preferred_element_type: Any = None,
 ) -> XlaOp:  # fmt: skip
-    """A convolution of {batch, feature, space...} with {output feature, input feature, space...}."""
+    """A convolution of operands whose dimensions have the default order: (batch, feature, spatial...) for
+    `lhs`, (output feature, input feature, spatial...) for `rhs`.
+    """
     left, right = operands("Conv", lhs, rhs)
     return ConvGeneral(
         left, right, window_strides, padding, _default_numbers(left), feature_group_count, batch_group_count,
@@ -106,7 +112,7 @@ def ConvWithGeneralDimensions(
     dimension_numbers: ConvolutionDimensionNumbers, feature_group_count: int = 1, batch_group_count: int = 1,
     precision_config: PrecisionConfig | None = None, preferred_element_type: Any = None,
 ) -> XlaOp:  # fmt: skip
-    """A convolution with SAME or VALID padding."""
+    """A convolution of operands without dilation, with SAME or VALID padding."""
 
     def window(spatial: Sequence[int], kernel: Sequence[int]) -> Window:
         pads = window_padding_type_to_pad_values(padding, spatial, kernel, window_strides)
@@ -139,7 +145,9 @@ def _convolution(
     numbers: ConvolutionDimensionNumbers, groups: tuple[int, int], precision: PrecisionConfig | None,
     dtype: Any,
 ) -> XlaOp:  # fmt: skip
-    """A convolution; `window` returns the window for the spatial sizes of `lhs` and of the kernel."""
+    """Adds a convolution. `window` is called with the spatial sizes of `lhs` and of the kernel and returns
+    the window. `groups` is (feature_group_count, batch_group_count).
+    """
     left, right = operands("convolution", lhs, rhs)
     a, b = left.shape, right.shape
     what = "convolution: dimension_numbers"
@@ -157,7 +165,7 @@ def _convolution(
         labels = ConvDims.of(**given)
         if len(labels.input) != a.rank or len(labels.kernel) != b.rank:
             found = f"{labels.input}_{labels.kernel}->{labels.output}"
-            reject("convolution_c1", f"convolution: dimension numbers {found} do not fit the operands' ranks")
+            reject("convolution_c1", f"convolution: dim_labels {found} do not fit ranks {a.rank}, {b.rank}")
         op = hlo.Convolution.of(
             a, b, None if dtype is None else element_type(dtype, "preferred_element_type"),
             window=window(
@@ -178,7 +186,9 @@ def ReduceWindow(
     operand: Any, init_value: Any, computation: object, window_dimensions: Sequence[int],
     window_strides: Sequence[int], padding: PaddingType,
 ) -> XlaOp:  # fmt: skip
-    """Combines the elements in each position of a window, with SAME or VALID padding by the initial value."""
+    """Combines the elements at each position of a window with the computation. SAME padding adds elements
+    equal to the initial value.
+    """
     values, count = _data_and_inits(operand, init_value)
     with values[0].builder.checking("reduce-window", values):
         dims = getattr(values[0].shape, "dims", ())
@@ -193,7 +203,9 @@ def ReduceWindowWithGeneralPadding(
     window_strides: Sequence[int], base_dilations: Sequence[int], window_dilations: Sequence[int],
     padding: WindowPadding,
 ) -> XlaOp:  # fmt: skip
-    """Combines the elements in each position of a window over one array, or over a list of arrays at once."""
+    """Combines the elements at each position of a window with the computation. `operand` may also be a list
+    of arrays, whose elements are combined together.
+    """
     values, _ = _data_and_inits(operand, init_value)
     builder = values[0].builder
     with builder.checking("reduce-window", values):
@@ -204,7 +216,7 @@ def ReduceWindowWithGeneralPadding(
 
 
 def _data_and_inits(operand: Any, init_value: Any) -> tuple[list[XlaOp], int]:
-    """The arrays followed by their initial values, and the number of arrays."""
+    """Returns (the arrays followed by their initial values, the number of arrays)."""
     several = isinstance(operand, (list, tuple))
     if several != isinstance(init_value, (list, tuple)) or several and len(operand) != len(init_value):
         message = "ReduceWindow: wanted as many initial values as operands, both lists or both single"
@@ -231,8 +243,9 @@ def SelectAndScatterWithGeneralPadding(
     operand: object, select: object, window_dimensions: Sequence[int], window_strides: Sequence[int],
     padding: WindowPadding, source: object, init_value: object, scatter: object,
 ) -> XlaOp:  # fmt: skip
-    """Combines each element of `source` with the element that `select` chooses in the corresponding
-    window.
+    """For each position of a window over `operand`, `select` chooses one element. The corresponding element
+    of `source` is combined by `scatter` into the result at that element's index. Other elements are
+    `init_value`.
     """
     values = operands("SelectAndScatter", operand, source, init_value)
     builder = values[0].builder

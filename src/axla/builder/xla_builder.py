@@ -1,7 +1,7 @@
 """`XlaBuilder` collects the ops of one computation; `XlaOp` is a value in it.
 
-An op is checked when it is added: a mistake raises an error at the user's line, and that line is kept as
-metadata of the instruction. `build` returns the finished module and leaves the builder empty.
+Every op is checked when it is added. A mistake raises an error with the line of the user's program, which is
+also stored as metadata of the instruction. `build` returns the finished module and leaves the builder empty.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ _NOT_A_NAME = regex(r"[^A-Za-z0-9_.\-]")
 
 
 def _is_transferred(op: Op) -> bool:
-    """Whether an op is a transfer, except the `done` of one."""
+    """Whether an op begins a transfer: an infeed, outfeed, send or recv, but not the `done` op of one."""
     return op.effect in ("infeed", "outfeed", "transfers") and op.ended_by is None
 
 
 class XlaOp(Operators):
-    """A value of the computation that `builder` builds; see `Operators` for Python's operators."""
+    """A value of the computation that `builder` builds. Python's operators for it are in `Operators`."""
 
     __slots__ = ("builder", "instruction")
 
@@ -52,7 +52,7 @@ class XlaOp(Operators):
 
     @property
     def shape(self) -> AnyShape:
-        """The shape of the value: of an array, a tuple or a token."""
+        """The shape of the value: an array shape, tuple shape or token."""
         return self.instruction.shape
 
     def __repr__(self) -> str:
@@ -60,7 +60,7 @@ class XlaOp(Operators):
 
 
 class XlaBuilder:
-    """Builds a computation op by op. A sub-builder builds a computation that ops of its parent call.
+    """Builds a computation op by op. A sub-builder builds a computation that ops of its parent can call.
 
     Only one thread at a time may use a builder.
     """
@@ -93,8 +93,9 @@ class XlaBuilder:
         self, op: Op, operands: Sequence[XlaOp] = (), *, shape: AnyShape | None = None, name: str = "",
         backend_config: str = "", after: Sequence[Instruction] = (),
     ) -> XlaOp:  # fmt: skip
-        """The value of `op` applied to `operands`; ShapeError when it does not accept them. It runs after
-        `after`, and, if it calls a computation with transfers, after all earlier transfers.
+        """Adds `op` and returns its value. Raises ShapeError if the op does not accept the operands. It runs
+        after the instructions `after` and, if it calls a computation with transfers, after all earlier
+        transfers.
         """
         instance(Op, op, "add: op")
         instructions = []
@@ -132,7 +133,7 @@ class XlaBuilder:
             raise InvalidArgument(
                 f"{opcode}: operand {operand.instruction!r} belongs to a computation that builder "
                 f"'{self.name}' "
-                "has finished; its values are gone with build()"
+                "has finished: its values cannot be used after build()"
             )
         raise InvalidArgument(
             f"{opcode}: operand {operand.instruction!r} belongs to builder '{operand.builder.name}', "
@@ -140,21 +141,23 @@ class XlaBuilder:
         )
 
     def fail(self, what: str, operands: Sequence[XlaOp], message: str) -> NoReturn:
-        """Raises ShapeError about an op, with its operands and the user's line."""
+        """Raises ShapeError about the op `what`, with its operands and the line of the user's program."""
         listed = ", ".join(f"{show(o.shape)} %{o.instruction.name}" for o in operands)
         place = user_place()
         raise ShapeError(f"{what}({listed})\n  {message}" + (f"\n  at {place}" if place else "")) from None
 
     @contextmanager
     def keeping_result(self) -> Iterator[None]:
-        """A context in which added instructions do not become the result."""
+        """A context manager: instructions added inside do not become the result of the computation."""
         last = self._last
         yield
         self._last = last
 
     @contextmanager
     def checking(self, what: str, operands: Sequence[XlaOp]) -> Iterator[None]:
-        """Adds the operands and the user's line to ShapeErrors raised inside."""
+        """A context manager that adds the operands and the user's line to a ShapeError raised inside. `what`
+        is the op.
+        """
         try:
             yield
         except ShapeError as error:
@@ -175,7 +178,7 @@ class XlaBuilder:
         return Extra(location(metadata, file, line), self._sharding, self._frontend_attributes)
 
     def parameter(self, number: int, shape: AnyShape, name: str = "") -> XlaOp:
-        """The argument `number` of the computation."""
+        """Adds parameter `number` of the computation."""
         number = integer(number, "parameter: number")
         name = text(name, f"parameter {number}: name")
         if number < 0:
@@ -190,7 +193,9 @@ class XlaBuilder:
         return op
 
     def constant(self, value: object, dtype: DType | None = None) -> XlaOp:
-        """A constant: a Literal, or anything NumPy takes; a tuple literal becomes a tuple of constants."""
+        """Adds a constant: an array Literal, or any value that NumPy converts to an array. Tuple literals are
+        refused.
+        """
         try:
             literal = Literal.of(value, None if dtype is None else element_type(dtype, "constant: dtype"))
         except (TypeError, ValueError, OverflowError) as error:
@@ -201,7 +206,7 @@ class XlaBuilder:
         return self.add(Constant(literal.shape, literal), shape=literal.shape)
 
     def callee(self, computation: object, what: str) -> Computation:
-        """The copy of a built computation in this builder's module."""
+        """Copies a built computation into the module of this builder, once, and returns the copy."""
         source = computation_of(computation, what)
         if source not in self._embedded:
             self._embedded[source] = clone_computation(source, self._module, mapping=self._embedded)
@@ -210,64 +215,70 @@ class XlaBuilder:
                 self._transferring.add(self._embedded[source])
         return self._embedded[source]
 
-    # Questions.
+    # Properties of values and of the computation.
 
     def get_shape(self, op: XlaOp) -> AnyShape:
         """Returns the shape of a value of this builder."""
         return _op(op, "get_shape").shape
 
     def get_program_shape(self, root: XlaOp | None = None) -> ProgramShape:
-        """The parameters and the result of `build(root)`."""
+        """The shapes of the parameters, and of the result of `build(root)`."""
         parameters = self._contiguous_parameters()
         shapes = tuple(p.shape for p in parameters)
         return ProgramShape(shapes, self._root(root).shape, tuple(p.name for p in parameters))
 
     def is_constant(self, op: XlaOp, random: bool = False) -> bool:
-        """Whether the value depends on neither parameters nor ops with side effects; `random` allows Rng."""
+        """Whether a value depends on neither parameters nor ops with side effects. If `random`, the op `rng`
+        is allowed.
+        """
         return why_not_constant(_op(op, "is_constant").instruction, random) is None
 
     def build_constant_subgraph(self, op: XlaOp, random: bool = False) -> XlaComputation:
-        """The program that computes a constant value; `random` allows Rng."""
+        """The program that computes a constant value; InvalidArgument if `op` is not constant. If `random`,
+        the op `rng` is allowed.
+        """
         reason = why_not_constant(_op(op, "build_constant_subgraph").instruction, random)
         if reason is not None:
             raise InvalidArgument(f"{op.instruction!r} is not a constant: it depends on {reason!r}")
         return XlaComputation(constant_module(op.instruction, f"{identifier_of(self.name)}_constant"))
 
-    # What the next ops carry.
+    # Metadata, sharding and attributes of the next ops.
 
     def set_op_metadata(self, metadata: OpMetadata) -> None:
-        """Sets metadata for the ops added from now on; without a source line, the caller's is used."""
+        """Sets the metadata of the ops added from now on. If it has no source line, the caller's line is
+        used.
+        """
         self._metadata = instance(OpMetadata, metadata, "set_op_metadata")
         self._extras.clear()
 
     def set_one_shot_op_metadata(self, metadata: OpMetadata) -> None:
-        """Metadata for the next op only."""
+        """Sets the metadata of the next op only."""
         self._next_metadata = instance(OpMetadata, metadata, "set_one_shot_op_metadata")
 
     def clear_op_metadata(self) -> None:
-        """Stops giving metadata to the ops that are added from here on."""
+        """Ends the effect of `set_op_metadata`: ops added from now on have only their source line."""
         self._metadata = None
         self._extras.clear()
 
     def set_sharding(self, sharding: object) -> None:
-        """Sets the sharding of the ops added from now on, in the form inside sharding={...}; InvalidArgument
-        for an invalid one.
+        """Sets the sharding of the ops added from now on. `sharding` is HLO text, as inside
+        sharding={...}.
         """
         self._sharding = read_sharding(str(sharding).strip().removeprefix("{").removesuffix("}"))
         self._extras.clear()
 
     def clear_sharding(self) -> None:
-        """Stops giving a sharding to the ops that are added from here on."""
+        """Ends the effect of `set_sharding` for ops added from now on."""
         self._sharding = None
         self._extras.clear()
 
     @property
     def sharding(self) -> str:
-        """The sharding of ops that are added, in the text form of HLO; "" for none."""
+        """The sharding given to ops that are added, as HLO text; "" for none."""
         return str(self._sharding or "")
 
     def set_frontend_attributes(self, attributes: Mapping[str, str]) -> Mapping[str, str]:
-        """Sets attributes of the ops added from now on; returns the previous ones."""
+        """Sets the frontend attributes of the ops added from now on, and returns the previous ones."""
         instance(Mapping, attributes, "set_frontend_attributes")
         before = dict(self._frontend_attributes)
         self._frontend_attributes = tuple(sorted((str(k), str(v)) for k, v in attributes.items()))
@@ -275,11 +286,11 @@ class XlaBuilder:
         return before
 
     def clear_frontend_attributes(self) -> None:
-        """Stops giving frontend attributes to the ops that are added from here on."""
+        """Ends the effect of `set_frontend_attributes` for ops added from now on."""
         self.set_frontend_attributes({})
 
     def set_instruction_frontend_attribute(self, op: XlaOp, key: str, value: str) -> None:
-        """Adds an attribute to one op."""
+        """Adds a frontend attribute to an op that was already added."""
         inst = _op(op, "set_instruction_frontend_attribute").instruction
         what = "frontend attribute"
         attributes = dict(inst.extra.frontend_attributes) | {text(key, what): text(value, what)}
@@ -289,25 +300,29 @@ class XlaBuilder:
     def setup_alias(
         self, output_index: Sequence[int], param_number: int, param_index: Sequence[int], kind: str = "may"
     ) -> None:
-        """Lets a leaf of the result share the memory of a leaf of a parameter; `kind` is "may" or "must"."""
+        """Lets a leaf of the result share the memory of a leaf of a parameter. Indices are paths into tuples;
+        `kind` is "may" or "must".
+        """
         if text(kind, "setup_alias: kind") not in ("may", "must"):
             raise InvalidArgument(f"setup_alias: kind is {kind!r}, wanted 'may' or 'must'")
         number, index = integer(param_number, "setup_alias"), integers(param_index, "setup_alias")
         self._aliases.append(Alias(integers(output_index, "setup_alias"), number, index, kind == "must"))
 
     def add_buffer_donor(self, param_number: int, param_index: Sequence[int]) -> None:
-        """Donates a leaf of a parameter, whose memory any fitting result may use."""
+        """Donates the memory of a leaf of a parameter to any result that fits in it. `param_index` is a path
+        into tuples.
+        """
         what = "add_buffer_donor"
         self._donors.append((integer(param_number, what), integers(param_index, what)))
 
-    # The end.
+    # Sub-builders, and the finished computation.
 
     def sub_builder(self, name: str) -> XlaBuilder:
-        """A builder for a computation that ops of this one call."""
+        """Returns a builder for a computation that ops of this builder can call."""
         return XlaBuilder(name, parent=self)
 
     def build(self, root: XlaOp | None = None) -> XlaComputation:
-        """The computation with the result `root` (by default the op added last). The builder is empty
+        """Returns the computation with the result `root`, by default the op added last. The builder is empty
         afterwards.
         """
         result = self._root(root)
@@ -317,7 +332,7 @@ class XlaBuilder:
         aliases, donors = self._checked_aliases(result), self._checked_donors()
         if aliases or donors:
             module.set_config(aliases=aliases, buffer_donors=donors)
-        # XLA prints callees first and the entry last; callees were added in that order.
+        # XLA prints callees first and the entry last; the callees were already added in that order.
         module.order_computations(lambda computation: computation is entry)
         self._start()
         return XlaComputation(module)
@@ -360,7 +375,7 @@ class XlaBuilder:
 
     def _parameter_leaf(self, what: str, number: int, index: tuple[int, ...]) -> AnyShape:
         if number not in self._parameters:
-            message = f"{what}: there is no parameter {number}; there are {len(self._parameters)}"
+            message = f"{what}: parameter {number} does not exist; found {len(self._parameters)} parameters"
             raise InvalidArgument(message)
         return subshape(self._parameters[number].shape, index)
 
@@ -382,6 +397,6 @@ def _op(value: object, what: str) -> XlaOp:
 
 
 def identifier_of(name: str) -> str:
-    """A name that HLO text accepts: other characters become underscores."""
+    """Converts a name to one that HLO text accepts: invalid characters become underscores."""
     cleaned = _NOT_A_NAME.sub("_", name)
     return cleaned if cleaned and not (cleaned[0].isdigit() or cleaned[0] in ".-") else f"_{cleaned}"

@@ -179,11 +179,13 @@ class Arithmetic:
         return Reg(self, ssa)
 
     def number(self, like: Reg, value: float) -> Reg:
-        """A constant of the type of `like`."""
+        """The constant `value` in the type of `like`."""
         return Reg(self, self.f.const(like.type, value))
 
     def pair(self, a: Reg | float, b: Reg | float) -> tuple[Reg, Reg]:
-        """Both operands as registers of one type: numbers become constants, single lanes are splatted."""
+        """Returns both operands as registers of one type: numbers become constants, single lanes are
+        splatted.
+        """
         if not isinstance(a, Reg):
             assert isinstance(b, Reg)
             return self.number(b, a), b
@@ -220,8 +222,8 @@ class Arithmetic:
     # -- multiply and add --------------------------------------------------------------------------------
 
     def fma(self, a: Reg | float, b: Reg | float, c: Reg | float) -> Reg:
-        """a * b + c; rounded once where the target has a single instruction for it, else twice. Never a
-        library call.
+        """Returns a * b + c, rounded once where the target has a single instruction for it, else twice. It is
+        never a library call.
         """
         like = next(v for v in (a, b, c) if isinstance(v, Reg))
         x, y, z = (v if isinstance(v, Reg) else self.number(like, v) for v in (a, b, c))
@@ -354,7 +356,7 @@ class Arithmetic:
     # -- powers of two -----------------------------------------------------------------------------------
 
     def power_of_two(self, n: Reg) -> Reg:
-        """2**n for an integer register n, where the result is a normal number."""
+        """Computes 2**n for an integer register n, where the result is a normal number."""
         kind = _FLOAT_OF[n.element]
         return ((n + BIAS[kind]) << FRACTION[kind]).floats()
 

@@ -20,12 +20,12 @@ def applies(x: Reg) -> bool:
 
 
 def scalef(p: Reg, n: Reg) -> Reg:
-    """p * 2**floor(n), rounded once."""
+    """Computes p * 2**floor(n), rounded once."""
     return _masked("scalef", [p, n])
 
 
 def getexp(x: Reg) -> Reg:
-    """floor(log2 |x|); -inf for 0, inf for infinities."""
+    """Computes floor(log2 |x|); -inf for 0, inf for infinities."""
     return _masked("getexp", [x])
 
 
@@ -35,7 +35,7 @@ def getmant(x: Reg) -> Reg:
 
 
 def rsqrt14(x: Reg) -> Reg:
-    """1 / sqrt(x), exact to 14 bits."""
+    """Computes 1 / sqrt(x), exact to 14 bits."""
     return _call("rsqrt14", [x], None, masked=False)
 
 
@@ -47,12 +47,12 @@ def rounds(x: Reg) -> bool:
 
 
 def bfloat(x: Reg) -> Reg:
-    """The bits of the nearest bf16."""
+    """Rounds floats to the nearest bf16; returns the bits."""
     return x.cast("fptrunc", "bfloat").bits()
 
 
 def converts(x: Reg) -> bool:
-    """Whether `to_integers` takes registers like x."""
+    """Whether `to_integers` accepts registers like x."""
     return x.m.target.math.avx512 and (x.element, x.lanes) == ("float", 16)
 
 

@@ -1,4 +1,4 @@
-"""bitcast-convert: reinterprets bits as elements of another type, of the same width, narrower or wider.
+"""Reinterprets bits as elements of another type, of the same width, narrower or wider: bitcast-convert.
 
 Where lanes are neighbours, elements are split or joined a vector at a time; elsewhere bits are shifted and
 masked.
@@ -39,8 +39,8 @@ def bitcast_convert(e: Elements, inst: Instruction, index: Indices) -> Value:
 
 
 def _by_vectors(e: Elements, inst: Instruction, index: Indices) -> Value | None:
-    """Reinterprets a vector of neighbouring elements as elements of another width. None where lanes do not
-    cover whole elements.
+    """Reinterprets a vector of neighbouring elements as elements of another width. Returns None where lanes
+    do not cover whole elements.
     """
     operand = inst.operands[0]
     source, target = operand.shape.dtype, inst.shape.dtype

@@ -1,4 +1,4 @@
-"""Conversion between element types, with the semantics of HLO's convert."""
+"""Converts between element types, with the semantics of HLO's convert."""
 
 from __future__ import annotations
 
@@ -57,20 +57,22 @@ def convert(x: Reg, source: DType, target: DType, nearest: Reg | None = None) ->
 
 
 def _from_integer(x: Reg, source: DType, target: DType) -> Reg:
-    """Converts from pred or an integer."""
+    """Converts a pred or an integer to another real type."""
     if not target.is_float:
         return wrap(resize(x, source, register_element(target)), target)
     # Through f32 to the smaller floats, rounding twice, as XLA and ml_dtypes do.
     floating = x.cast("sitofp" if source.is_signed else "uitofp", register_element(target))
-    if target.bits >= 32 or source.is_pred or _exact(source, target):
+    if target.bits >= 32 or _exact(source, target):
         return floating
     return small_float.round_to(floating, target)
 
 
 def _exact(source: DType, target: DType) -> bool:
-    """Whether a small float type holds every value of an integer type."""
-    form = small_float.FORMATS[target.name]
-    return source.bits <= form.fraction + 1 and 2.0**source.bits <= form.largest
+    """Whether a small float type holds every value of pred, or of an integer type: one without a zero holds
+    none.
+    """
+    form, bits = small_float.FORMATS[target.name], 1 if source.is_pred else source.bits
+    return form.kind != small_float.SCALE and bits <= form.fraction + 1 and 2.0**bits <= form.largest
 
 
 def _from_float(x: Reg, source: DType, target: DType, nearest: Reg | None) -> Reg:

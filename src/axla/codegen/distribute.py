@@ -29,7 +29,7 @@ class Distribution:
     """The number of threads that run a step together: a power of two."""
 
     def __init__(self, f: LlvmFunction, one_step: bool = False):
-        """`f` is the function to write; `one_step` says that the kernel has only step 0."""
+        """Writes into the function `f`; `one_step` says that the kernel has only step 0."""
         self.f, self.one_step = f, one_step
 
     @property

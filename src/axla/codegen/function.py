@@ -245,9 +245,7 @@ class LlvmFunction(Code):
 
     @contextlib.contextmanager
     def if_(self, condition: Ssa, likely: bool | None = None) -> Iterator[None]:
-        """Writes code that runs only if `condition` holds: that of the `with` block, which returns no
-        values.
-        """
+        """Runs the code that the `with` block writes only if `condition` holds. The block has no results."""
         branch = self.branch(condition, likely)
         with branch.then():
             yield

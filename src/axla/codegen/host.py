@@ -33,7 +33,8 @@ _BEYOND_ISA = {
 
 
 def host_target() -> CpuTarget:
-    """This machine: its level and exact features, or the level to which the flag `cpu_max_isa` limits it.
+    """The target of this machine, with its level and exact features, or with the level to which the flag
+    `cpu_max_isa` limits it.
 
     `cpu` is the CPU's own name, for scheduling; `features` alone determine which instructions exist.
     """

@@ -1,4 +1,4 @@
-"""Index values: the position in an array for each lane of a value.
+"""Indices in generated code: the position in an array for each lane of a value.
 
 An `Index` is `base + lane * stride` (stride 0: the same for all lanes) or, where that does not hold, a
 vector. It has an upper limit and a divisor of its base, so that `//` and `%` of a collapsed or reshaped

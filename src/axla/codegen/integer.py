@@ -18,7 +18,7 @@ def _magnitude(x: Reg, dtype: DType) -> Reg:
 
 
 def _quotient(a: Reg, b: Reg, dtype: DType) -> Reg:
-    """a / b rounded towards zero, for b not zero and no overflow."""
+    """Computes a / b rounded towards zero, for b not zero and no overflow."""
     if a.lanes > 1 and dtype.bits <= 32:
         # Vectors have no integer division. f32 is exact for 16 bits, f64 for 32: the true quotient is
         # further from the next integer than the rounding error.
@@ -122,17 +122,17 @@ def _in_range(amount: Reg, dtype: DType) -> Reg:
 
 
 def shift_left(a: Reg, b: Reg, dtype: DType) -> Reg:
-    """`a << b`; 0 where b is not below the width."""
+    """Computes `a << b`; 0 where b is not below the width."""
     return a.m.select(_in_range(b, dtype), wrap(a << b, dtype), 0)
 
 
 def shift_right_logical(a: Reg, b: Reg, dtype: DType) -> Reg:
-    """`a >> b` with zeros shifted in; 0 where b is not below the width."""
+    """Computes `a >> b` with zeros shifted in; 0 where b is not below the width."""
     return a.m.select(_in_range(b, dtype), wrap(_magnitude(a, dtype).lshr(b), dtype), 0)
 
 
 def shift_right_arithmetic(a: Reg, b: Reg, dtype: DType) -> Reg:
-    """`a >> b` with the sign bit shifted in, for unsigned types too."""
+    """Computes `a >> b` with the sign bit shifted in, for unsigned types too."""
     m = a.m
     extended = (a << (8 - dtype.bits)) >> (8 - dtype.bits) if dtype.bits < 8 else a
     amount = m.select(_in_range(b, dtype), b, dtype.bits - 1)
@@ -165,7 +165,8 @@ def count_leading_zeros(x: Reg, dtype: DType) -> Reg:
 
 
 def power(a: Reg, b: Reg, dtype: DType) -> Reg:
-    """a ** b by repeated squaring, wrapping around; for a negative exponent 0, except for bases 1 and -1.
+    """Computes a ** b by repeated squaring, wrapping around. For a negative exponent the result is 0, except
+    for bases 1 and -1.
 
     XLA uses only six bits of the exponent, and takes an unsigned one of a byte or more with its highest bit
     set as negative. Larger exponents overflow for every base but 0, 1 and -1, so programs cannot rely on the

@@ -140,7 +140,7 @@ def data_layout(text: str, target: Target, *, level: int = 2) -> str:
 
 @functools.cache
 def version() -> str:
-    """The versions that object code depends on, for cache keys."""
+    """The versions of llvmlite and LLVM, on which object code depends, as text for cache keys."""
     import llvmlite
 
     return f"llvmlite {llvmlite.__version__}, LLVM {'.'.join(map(str, binding.llvm_version_info))}"

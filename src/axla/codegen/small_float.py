@@ -71,8 +71,8 @@ def _round_fraction(bits: Reg, drop: int) -> Reg:
 
 
 def round_to(x: Reg, dtype: DType, plain: bool = False) -> Reg:
-    """Rounds the f32 x to the nearest value of the type, ties to even, with the type's overflow and NaN.
-    `plain`: x is the result of a machine instruction on values of the type.
+    """Rounds the f32 x to the nearest value of the type, ties to even; overflow and NaN have the results that
+    the type defines. `plain`: x is the result of a machine instruction on values of the type.
     """
     m = x.m
     form = FORMATS[dtype.name]

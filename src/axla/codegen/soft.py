@@ -212,7 +212,7 @@ def _normal(exponent: Reg, significand: Reg) -> tuple[Reg, Reg]:
 
 
 def _shift_sticky(x: Reg, count: Reg) -> Reg:
-    """x >> count, with bit 0 set if a bit was lost."""
+    """Computes x >> count, with bit 0 set if a bit was lost."""
     m = x.m
     count = m.select(count > 63, m.number(count, 63), count)
     shifted = x.lshr(count)

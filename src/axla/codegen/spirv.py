@@ -83,7 +83,7 @@ class WorkGroup(ThreadBlock):
         self._shared = 0
 
     def _generic(self, space: int, name: str) -> Ssa:
-        """Converts the pointer `name` to address space `space` to a generic pointer."""
+        """Casts `name`, a pointer into address space `space`, to a generic pointer."""
         return self.f.pure("ptr", f"addrspacecast ptr addrspace({space}) {name} to ptr", ())
 
     def _number(self, what: str) -> Ssa:

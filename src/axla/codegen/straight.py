@@ -1,4 +1,4 @@
-"""Straight-line code as LLVM text: values, constants, arithmetic, structs and memory."""
+"""Writes straight-line code as LLVM text: values, constants, arithmetic, structs and memory."""
 
 from __future__ import annotations
 
@@ -329,7 +329,7 @@ class Code:
         return self.pure(kind, f"{opcode} {predicate} {a.type} {a.text}, {b.text}", (a, b))
 
     def select(self, condition: Ssa, a: Ssa, b: Ssa) -> Ssa:
-        """`a` where the condition holds, else `b`; lane by lane if the condition is a mask."""
+        """Selects `a` where the condition holds, else `b`; lane by lane if the condition is a mask."""
         if a.text == b.text:
             return a
         if condition.constant is not None:
@@ -463,11 +463,11 @@ class Code:
         return a if b.constant == 1 else self._folded("mul nsw", operator.mul, a, b)
 
     def udiv(self, a: Ssa, divisor: int) -> Ssa:
-        """a // divisor for a >= 0."""
+        """Computes a // divisor for a >= 0."""
         return a if divisor == 1 else self._folded("udiv", operator.floordiv, a, a.same(divisor))
 
     def urem(self, a: Ssa, divisor: int) -> Ssa:
-        """a % divisor for a >= 0."""
+        """Computes a % divisor for a >= 0."""
         return a.same(0) if divisor == 1 else self._folded("urem", operator.mod, a, a.same(divisor))
 
     def smin(self, a: Ssa | int, b: Ssa | int) -> Ssa:

@@ -1,4 +1,4 @@
-"""Values of HLO in generated code: an element type, a number of lanes, and LLVM registers.
+"""The values of HLO in generated code: an element type, a number of lanes, and LLVM registers.
 
 Representation of a type in registers and in memory:
 
@@ -69,7 +69,9 @@ def forbidden_intrinsics(declared: Sequence[str], target: Target) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """`lanes` elements of a type: one LLVM register, or two (real, imaginary) for a complex type."""
+    """A value: `lanes` elements of a type, in one LLVM register, or two (real, imaginary) for a complex
+    type.
+    """
 
     dtype: DType
     lanes: int
@@ -141,7 +143,9 @@ class Values:
     # -- making values -----------------------------------------------------------------------------------
 
     def constant(self, dtype: DType, number: Any, lanes: int = 1) -> Value:
-        """A Python, NumPy or ml_dtypes number in every lane, converted as NumPy converts."""
+        """A constant: `number` (of Python, NumPy or ml_dtypes) in every lane, converted to `dtype` as NumPy
+        converts.
+        """
         if dtype.is_complex:
             part = dtype.real
             both = complex(number)
@@ -459,8 +463,8 @@ class Values:
         raise UnsupportedError(f"{opcode}: not defined for elements of type {dtype}")
 
     def multiply_add(self, a: Value, b: Value, total: Value, *, fused: bool = True) -> Value:
-        """total + a * b; floats with one rounding where the machine supports it, complex numbers only if
-        `fused`.
+        """Returns total + a * b; floats with one rounding where the machine supports it, complex numbers only
+        if `fused`.
         """
         a, b, total = self.together(a, b, total)
         m, x, y, z = self.m, self.regs(a), self.regs(b), self.regs(total)

@@ -1,4 +1,5 @@
-"""reduce-window inside loops: combines in order the elements that the window covers at each lane's position.
+"""Writes reduce-window in loops: combines, in order, the elements that the window covers at each lane's
+position.
 
 Edges that no position can reach are not tested; steps of the window beyond an edge change nothing.
 """

@@ -7,7 +7,7 @@
     result = client.ExecuteAndTransfer(builder.Build(), [data])
 
 Server and client are one process here. Methods have their documented CamelCase names and snake_case ones;
-where C++ gives a StatusOr, they give the value or raise an AxlaError.
+where a C++ method returns a StatusOr, they return the value or raise an AxlaError.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from axla.custom.feeds import feeds, leaves_of
 from axla.ir.graph import Module
 
 Computation = XlaComputation
-"""The result of a builder in the documents of 2017: `axla.XlaComputation` by their name."""
+"""The result of a builder, under its name in the documents of 2017."""
 
 
 class GlobalData:
-    """Data on a device: a shape and one array per leaf of it. Released when the last reference goes, or by
-    `Unregister`.
+    """Data on a device: a shape, and one array per leaf of the shape. The arrays are released with the last
+    reference to the data, or by `Unregister`.
     """
 
     __slots__ = ("_shape", "_leaves")
@@ -66,7 +66,7 @@ class GlobalData:
 
 
 class ExecutionHandle:
-    """A computation that was started: what `WaitForExecution` takes."""
+    """A computation that was started, for `WaitForExecution`."""
 
     __slots__ = ("computation", "data")
 
@@ -90,7 +90,7 @@ class Client:
     # Data.
 
     def TransferToServer(self, literal: object) -> GlobalData:
-        """A copy of a literal (or of what NumPy takes) on the device."""
+        """A copy of a literal, or of a value that NumPy converts to an array, on the device."""
         value = _literal(literal)
         put = self.device_client.device_put
         return GlobalData(value.shape, [put(leaf.array) for leaf in value.leaves() if leaf.shape.is_array])
@@ -99,7 +99,7 @@ class Client:
         """Shares memory instead of copying: a literal becomes data of the device, data of the device a
         literal.
 
-        Whoever shares NumPy memory with the device must not write to it as long as the data is used.
+        If NumPy memory is shared with the device, it must not be written to as long as the data is used.
         """
         if isinstance(value, GlobalData):
             return _joined(value.shape, iter([_view(leaf) for leaf in value.leaves]))
@@ -115,13 +115,15 @@ class Client:
         return _with_layout(_joined(data.shape, copies), shape_with_layout)
 
     def TransferToInfeed(self, literal: object, replica_id: int = 0) -> None:
-        """Puts a literal into the infeed queue of a device, behind what is there."""
+        """Puts a literal at the end of the infeed queue of a device."""
         feeds(integer(replica_id, "replica_id")).infeed.put(_parts(_literal(literal)))
 
     def TransferFromOutfeed(
         self, shape_with_layout: AnyShape, replica_id: int = 0, timeout: float | None = None
     ) -> Literal:
-        """The oldest value in the outfeed queue of a device, of this shape; waits for one."""
+        """Takes the oldest value, of this shape, from the outfeed queue of a device; waits up to `timeout`
+        seconds for one.
+        """
         instance(AnyShape, shape_with_layout, "TransferFromOutfeed", "a shape")
         value = feeds(integer(replica_id, "replica_id")).outfeed.get(timeout)
         leaves = leaves_of("TransferFromOutfeed", shape_with_layout, value)
@@ -154,9 +156,9 @@ class Client:
         return instance(XlaComputation, computation, "the computation").program_shape
 
     def Compile(self, computation: XlaComputation | Module) -> Any:
-        """The executable of a computation; made once as long as the computation lives."""
+        """The executable of a computation; compiled once as long as the computation lives."""
         module = computation.module if isinstance(computation, XlaComputation) else computation
-        instance(Module, module, "Compile", "what a builder's Build gives")
+        instance(Module, module, "Compile", "the result of a builder's Build")
         with self._lock:
             found = self._compiled.get(computation)
             if found is None:
@@ -174,15 +176,15 @@ class Client:
         self, computation: XlaComputation, arguments: Sequence[GlobalData] = (),
         shape_with_output_layout: AnyShape | None = None,
     ) -> ExecutionHandle:  # fmt: skip
-        """Starts a computation as `Execute` runs it, and returns, where the backend has queues, before it is
-        done. `WaitForExecution` gives its result, or raises its error.
+        """Starts a computation like `Execute`; returns before it is done, if the backend has queues.
+        `WaitForExecution` returns its result, or raises its error.
         """
         data = self._execute(computation, arguments, shape_with_output_layout, asynchronous=True)
         return ExecutionHandle(computation, data)
 
     def WaitForExecution(self, computation: XlaComputation, execution: ExecutionHandle) -> GlobalData:
         """The result of a computation that `ExecuteAsync` started; once for each handle."""
-        handle = instance(ExecutionHandle, execution, "WaitForExecution", "what ExecuteAsync gives")
+        handle = instance(ExecutionHandle, execution, "WaitForExecution", "a result of ExecuteAsync")
         data, handle.data = handle.data, None
         if data is None:
             raise InvalidArgument(f"WaitForExecution: {handle!r} was waited for already")
@@ -231,17 +233,18 @@ class Client:
         self, computation: XlaComputation, arguments: Sequence[GlobalData] = (),
         shape_with_layout: AnyShape | None = None,
     ) -> Literal:  # fmt: skip
-        """Runs a computation and gives its result as a literal."""
+        """Runs a computation and returns its result as a literal."""
         data = self.Execute(computation, arguments)
-        # Nobody else has the result: its memory becomes the literal's.
+        # Nothing else refers to the result, so the literal can use its memory.
         return _with_layout(self.TransferInProcess(data), shape_with_layout)
 
     def ExecuteParallel(
         self, computations: Sequence[tuple[XlaComputation, Sequence[GlobalData]]]
     ) -> list[GlobalData]:
-        """Runs several computations at once, each on a device of its own; gives their results in order.
+        """Runs several computations at once, each on a device of its own; returns their results in order.
 
-        They may send to each other, and take part in the same collectives: each is a replica.
+        The computations may send data to each other, and take part in the same collectives: each is a
+        replica.
         """
         calls = tuples(computations, "ExecuteParallel", "(computation, arguments)", *[lambda v, _: v] * 2)
         if len(calls) == 1:
@@ -264,7 +267,7 @@ class Client:
 
 
 class LocalClient(Client):
-    """A client whose device is in this process; all of them are."""
+    """A client whose devices are in this process, as those of all clients are."""
 
     def platform(self) -> str:
         """The name of the backend."""
@@ -276,7 +279,7 @@ class LocalClient(Client):
 
 
 class ClientLibrary:
-    """Clients, one per backend."""
+    """The clients of this process, one per backend."""
 
     _clients: dict[str, LocalClient] = {}
     _lock = locks.new_lock()
@@ -289,13 +292,13 @@ class ClientLibrary:
                 cls._clients[backend] = LocalClient(backend)
             return cls._clients[backend]
 
-    # The names of XLA's C++, and of its first documents.
+    # The names in XLA's C++ and in its first documents.
     LocalClientOrDie = GetOrCreateLocalClient
     ClientLibraryOrDie = GetOrCreateLocalClient
 
     @classmethod
     def DestroyLocalInstances(cls) -> None:
-        """Forgets all clients; programs they compiled go with the last reference to them."""
+        """Forgets all clients; a program that they compiled is freed with the last reference to it."""
         with cls._lock:
             cls._clients.clear()
 
@@ -322,14 +325,18 @@ def _view(leaf: Any) -> np.ndarray:
 
 
 def _joined(shape: AnyShape, leaves: Any) -> Literal:
-    """The literal of a shape whose array leaves come one by one. Tuples nest a few levels only."""
+    """The literal of a shape, made of the next arrays in `leaves`. (It is recursive, as tuples nest only a
+    few levels.)
+    """
     if isinstance(shape, TupleShape):
         return Literal(shape, elements=[_joined(element, leaves) for element in shape.elements])
     return Literal(shape, next(leaves)) if isinstance(shape, Shape) else Literal(shape)
 
 
 def _admits(wanted: AnyShape, found: AnyShape) -> bool:
-    """Whether data of a shape is what a parameter takes: dynamic dimensions take sizes up to their bound."""
+    """Whether a parameter of the shape `wanted` accepts data of the shape `found`: a dynamic dimension
+    accepts sizes up to its bound.
+    """
     if isinstance(wanted, TupleShape) and isinstance(found, TupleShape):
         return len(wanted.elements) == len(found.elements) and all(
             map(_admits, wanted.elements, found.elements)
@@ -340,7 +347,7 @@ def _admits(wanted: AnyShape, found: AnyShape) -> bool:
 
 
 def _actual(shape: AnyShape, leaves: Iterator[Any]) -> AnyShape:
-    """The shape with the sizes that its arrays have, where they are dynamic."""
+    """The shape in which dynamic dimensions have the sizes of the next arrays in `leaves`."""
     if isinstance(shape, TupleShape):
         return TupleShape([_actual(element, leaves) for element in shape.elements])
     if not isinstance(shape, Shape):

@@ -2,7 +2,7 @@
 
 Every method has its CamelCase name and a snake_case one. By default the first mistake is kept: the methods
 called after it do nothing, and Build raises it. After `set_die_immediately_on_error(True)` mistakes raise
-where they are made. What axla does not do raises UnsupportedError at once in both modes.
+where they are made. A method that axla does not support raises UnsupportedError at once in both modes.
 """
 
 from __future__ import annotations
@@ -49,7 +49,9 @@ class _Failed(XlaOp):
 
 
 def _deferred(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A method that notes mistakes instead of raising them, unless the builder is to die at once."""
+    """Makes a method keep the first mistake instead of raising it, unless the builder raises mistakes at
+    once.
+    """
 
     @functools.wraps(function)
     def method(self: ComputationBuilder, *arguments: Any, **named: Any) -> Any:
@@ -103,7 +105,7 @@ class ComputationBuilder:
         return self._builder.name
 
     def set_die_immediately_on_error(self, enabled: bool) -> None:
-        """Whether a mistake raises where it is made, rather than from Build."""
+        """Sets whether a mistake raises where it is made, rather than from Build."""
         self._die_immediately = boolean(enabled, "set_die_immediately_on_error")
 
     SetDieImmediatelyOnError = set_die_immediately_on_error
@@ -111,12 +113,12 @@ class ComputationBuilder:
     # Shapes.
 
     def GetShape(self, operand: XlaOp) -> AnyShape:
-        """The inferred shape of a value; raises the first mistake, when there was one."""
+        """The inferred shape of a value; raises the first mistake, if there is one."""
         self._raise_noted()
         return self._op("GetShape", operand).shape
 
     def CheckShape(self, operand: XlaOp, expected_shape: AnyShape) -> XlaOp:
-        """The operand itself, when it has this shape (up to layout); raises ShapeError at once otherwise."""
+        """Returns the operand if it has this shape (ignoring layouts); otherwise raises ShapeError."""
         instance(AnyShape, expected_shape, "CheckShape: expected_shape", "a shape")
         if self._error is not None:
             return operand
@@ -127,7 +129,7 @@ class ComputationBuilder:
         return found
 
     def CheckSameShape(self, lhs: XlaOp, rhs: XlaOp) -> None:
-        """Raises ShapeError at once when two values have different shapes."""
+        """Raises ShapeError at once if two values have different shapes."""
         if self._error is not None:
             return
         lhs, rhs = self._op("CheckSameShape", lhs), self._op("CheckSameShape", rhs)
@@ -141,7 +143,7 @@ class ComputationBuilder:
 
     @_deferred
     def Parameter(self, parameter_number: int, shape: AnyShape, name: str = "") -> XlaOp:
-        """The argument `parameter_number` of the computation."""
+        """Parameter number `parameter_number` of the computation."""
         return self._builder.parameter(parameter_number, shape, name)
 
     @_deferred
@@ -151,33 +153,33 @@ class ComputationBuilder:
 
     @_deferred
     def ConstantR0(self, value: object, native_type: Any = None) -> XlaOp:
-        """A scalar; Python's bool is pred, int s32, float f32, complex c64, and NumPy's scalars are what
-        they are.
+        """A scalar constant. Python's bool becomes pred, int s32, float f32, complex c64; NumPy's scalars
+        keep their type.
         """
         return self._constant(value, 0, native_type)
 
     @_deferred
     def ConstantR1(self, values: Any, value: Any = None, native_type: Any = None) -> XlaOp:
-        """A vector of values, or ConstantR1(length, value): a vector of one value."""
+        """A constant vector of values; ConstantR1(length, value) repeats one value."""
         if value is not None:
             return ops.Broadcast(self._constant(value, 0, native_type), [values])
         return self._constant(values, 1, native_type)
 
     @_deferred
     def ConstantR2(self, values: Any, native_type: Any = None) -> XlaOp:
-        """A matrix."""
+        """A constant matrix."""
         return self._constant(values, 2, native_type)
 
     ConstantR2FromArray2D = ConstantR2
 
     @_deferred
     def ConstantR3FromArray3D(self, values: Any, native_type: Any = None) -> XlaOp:
-        """An array of three dimensions."""
+        """A constant array of three dimensions."""
         return self._constant(values, 3, native_type)
 
     @_deferred
     def ConstantR4FromArray4D(self, values: Any, native_type: Any = None) -> XlaOp:
-        """An array of four dimensions."""
+        """A constant array of four dimensions."""
         return self._constant(values, 4, native_type)
 
     def _constant(self, values: Any, rank: int, native_type: Any) -> XlaOp:
@@ -209,7 +211,7 @@ class ComputationBuilder:
 
     @_deferred
     def Sort(self, operand: XlaOp) -> XlaOp:
-        """The elements in ascending order (of every row, where there are more dimensions)."""
+        """The elements in ascending order; of an array with more dimensions, those of every row."""
         return ops.Sort(self._builder, [operand])
 
     def _typed(self, what: str, dtype: DType, *values: object) -> list[XlaOp]:
@@ -220,26 +222,24 @@ class ComputationBuilder:
 
     @_deferred
     def LogicalAnd(self, lhs: Any, rhs: Any, broadcast_dimensions: Sequence[int] | None = None) -> XlaOp:
-        """Whether both operands, arrays of pred, hold."""
+        """Element by element, whether both operands, arrays of pred, are true."""
         return ops.And(*self._typed("LogicalAnd", PRED, lhs, rhs), broadcast_dimensions)
 
     @_deferred
     def LogicalOr(self, lhs: Any, rhs: Any, broadcast_dimensions: Sequence[int] | None = None) -> XlaOp:
-        """Whether at least one of the operands, arrays of pred, holds."""
+        """Element by element, whether at least one of the operands, arrays of pred, is true."""
         return ops.Or(*self._typed("LogicalOr", PRED, lhs, rhs), broadcast_dimensions)
 
     @_deferred
     def LogicalNot(self, operand: Any) -> XlaOp:
-        """Whether the operand, an array of pred, does not hold."""
+        """Element by element, whether the operand, an array of pred, is false."""
         return ops.Not(*self._typed("LogicalNot", PRED, operand))
 
     @_deferred
     def Map(
         self, operands: Sequence[XlaOp], computation: XlaComputation, static_operands: Sequence[XlaOp] = ()
     ) -> XlaOp:
-        """The computation applied element by element; scalar static operands are the same for all
-        elements.
-        """
+        """Applies a computation element by element; scalar static operands are the same for all elements."""
         values = several("Map", self._builder, operands)
         dims = getattr(values[0].shape, "dims", ()) if values else ()
         return ops.Map(self._builder, values, computation, range(len(dims)), static_operands)
@@ -249,7 +249,7 @@ class ComputationBuilder:
         self, operand: XlaOp, init_value: XlaOp, computation: XlaComputation,
         window_dimensions: Sequence[int], window_strides: Sequence[int], padding: Sequence[tuple[int, int]],
     ) -> XlaOp:  # fmt: skip
-        """Combines the elements in each place of a window, with (low, high) padding per dimension."""
+        """Combines the elements at each position of a window, with (low, high) padding per dimension."""
         return ops.ReduceWindowWithGeneralPadding(
             operand, init_value, computation, window_dimensions, window_strides, (), (), padding
         )
@@ -263,7 +263,9 @@ class ComputationBuilder:
 
     @staticmethod
     def CreateDefaultConvDimensionNumbers() -> ConvolutionDimensionNumbers:
-        """Input {batch, feature, height, width}, kernel {output feature, input feature, height, width}."""
+        """The dimension numbers for input [batch, feature, height, width] and kernel [output feature, input
+        feature, height, width].
+        """
         return ComputationBuilder.CreateConvDimensionNumbers(0, 1, 2, 3, 0, 1, 2, 3)
 
     @staticmethod
@@ -272,7 +274,7 @@ class ComputationBuilder:
         kernel_output_feature: int, kernel_input_feature: int, kernel_first_spatial: int,
         kernel_second_spatial: int,
     ) -> ConvolutionDimensionNumbers:  # fmt: skip
-        """The places of dimensions; InvalidArgument when two of an operand are the same."""
+        """The dimension numbers of a convolution; InvalidArgument if two of an operand are equal."""
         for what, places in (
             ("input", (batch, feature, first_spatial, second_spatial)),
             (
@@ -281,7 +283,7 @@ class ComputationBuilder:
             ),
         ):
             if len({integer(place, f"convolution: the {what} dimensions") for place in places}) != 4:
-                message = f"convolution: the {what} dimensions {places} are not four different ones"
+                message = f"convolution: the {what} dimensions {places} are not four different numbers"
                 raise InvalidArgument(message)
         return ConvolutionDimensionNumbers(
             batch, feature, [first_spatial, second_spatial],
@@ -289,16 +291,16 @@ class ComputationBuilder:
             batch, feature, [first_spatial, second_spatial],
         )  # fmt: skip
 
-    # The end.
+    # Constants, sub-builders and the result.
 
     def IsConstant(self, operand: XlaOp) -> bool:
-        """Whether ComputeConstant gives the value: it does not depend on parameters."""
+        """Whether ComputeConstant can compute the value: it does not depend on parameters."""
         self._raise_noted()
         return self._builder.is_constant(operand, random=True)
 
     def ComputeConstant(self, handle: XlaOp, output_layout: Layout | None = None) -> Any:
-        """The value of a handle that depends on no parameter, as data of the client (a Literal without a
-        client). Random numbers may be others at every call.
+        """The value of a handle that depends on no parameter, as data of the client (as a Literal without a
+        client). Random numbers may differ from call to call.
         """
         self._raise_noted()
         computation = self._builder.build_constant_subgraph(handle, random=True)
@@ -310,7 +312,9 @@ class ComputationBuilder:
         return literal if self._client is None else self._client.TransferToServer(literal)
 
     def CreateSubBuilder(self, computation_name: str) -> ComputationBuilder:
-        """A builder for a computation that only this builder uses; it dies at once when this one does."""
+        """A builder for a computation that only this builder uses; it raises mistakes at once if this builder
+        does.
+        """
         return ComputationBuilder(self._client, computation_name, parent=self)
 
     def SetReturnValue(self, operand: XlaOp) -> None:
@@ -321,7 +325,7 @@ class ComputationBuilder:
         self._return_value = operand
 
     def Build(self) -> XlaComputation:
-        """The computation; raises the first mistake, when there was one."""
+        """The computation; raises the first mistake, if there is one."""
         error, self._error = self._error, None
         result, self._return_value = self._return_value, None
         if error is not None:
@@ -330,7 +334,9 @@ class ComputationBuilder:
         return self._builder.build(result)
 
     def BuildAndNoteError(self) -> XlaComputation:
-        """As Build, but a mistake is noted in the parent, and the computation given is empty then."""
+        """Like Build, but a mistake becomes a mistake of the parent, and the returned computation is then
+        empty.
+        """
         if self._parent is None:
             raise InvalidArgument(f"BuildAndNoteError: builder '{self.name()}' has no parent; use Build")
         try:
@@ -343,7 +349,7 @@ class ComputationBuilder:
             return XlaComputation()
 
     def first_error(self) -> AxlaError | None:
-        """The mistake that Build will raise."""
+        """The mistake that Build will raise; None if there is none."""
         return self._error
 
     def _raise_noted(self) -> None:
@@ -355,7 +361,7 @@ _NATIVE = {bool: np.bool_, int: np.int32, float: np.float32, complex: np.complex
 
 
 def _native(values: Any, native_type: Any) -> np.ndarray:
-    """An array in the element type of the document's table of native types."""
+    """Converts values to an array. Its element type follows the table of native types in XLA's documents."""
     if native_type is not None:
         kind = _NATIVE.get(native_type) if isinstance(native_type, type) else None
         return _array(values, element_type(kind or native_type, "native_type").numpy)
@@ -368,7 +374,7 @@ def _native(values: Any, native_type: Any) -> np.ndarray:
     while isinstance(first, (list, tuple)) and first:
         first = first[0]
     if isinstance(first, np.generic):
-        return array  # NumPy's scalars are what they are
+        return array  # NumPy's scalars keep their type
     wanted = _NATIVE.get({"b": bool, "i": int, "f": float, "c": complex}.get(array.dtype.kind))
     if wanted is None:
         raise InvalidArgument(f"constant: found {array.dtype} values, wanted bool, int, float or complex")
@@ -385,7 +391,9 @@ def _array(values: Any, dtype: Any = None) -> np.ndarray:
 
 
 def _method(function: Callable[..., XlaOp]) -> Callable[..., Any]:
-    """A function of `ops` as a method; one whose first argument is a builder gets that of the method."""
+    """Makes a method of a function of `ops`. If the function's first argument is a builder, the method passes
+    its own.
+    """
     parameters = list(inspect.signature(function).parameters.values())
     takes_builder = parameters[0].name == "builder"
 
@@ -403,7 +411,7 @@ def _method(function: Callable[..., XlaOp]) -> Callable[..., Any]:
 
 
 def _f32_method(name: str) -> Callable[..., Any]:
-    """A function of `ops` for f32 arrays only, as the first documents have it."""
+    """Makes a method for f32 arrays only of a function of `ops`, as in XLA's first documents."""
 
     def method(self: ComputationBuilder, operand: Any) -> XlaOp:
         value = self._typed(f"{name}F32", F32, operand)
@@ -414,7 +422,7 @@ def _f32_method(name: str) -> Callable[..., Any]:
 
 
 def snake_case(name: str) -> str:
-    """ConstantR2FromArray2D -> constant_r2_from_array2d."""
+    """The snake_case form of a CamelCase name: ConstantR2FromArray2D becomes constant_r2_from_array2d."""
     return re.sub(r"(?<=[a-z])(?=[A-Z])|(?<=[0-9])(?=[A-Z][a-z])", "_", name).lower()
 
 

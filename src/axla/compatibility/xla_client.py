@@ -51,8 +51,8 @@ HloModule = Module
 
 
 class PrimitiveType:
-    """Element types under their names in XLA; TUPLE, OPAQUE_TYPE and TOKEN are kinds of shape and have
-    none.
+    """The element types under their names in XLA. TUPLE, OPAQUE_TYPE and TOKEN are missing, since they are
+    kinds of shapes.
     """
 
     PRED = dtypes.PRED
@@ -75,8 +75,8 @@ def dtype_to_etype(dtype: Any) -> DType:
 
 
 class Shape:
-    """Makes shapes: `Shape("f32[2,3]{1,0}")` from text, and the factories of XLA's class. They are
-    `axla.core.shape`'s.
+    """Makes shapes of `axla.core.shape`: `Shape("f32[2,3]{1,0}")` from text, and by the factory methods of
+    XLA's class.
     """
 
     def __new__(cls, text: str) -> AnyShape:
@@ -92,7 +92,7 @@ class Shape:
         layout: Sequence[int] | None = None,
         dynamic_dimensions: Sequence[bool] = (),
     ) -> ArrayShape:
-        """An array; `layout` is minor to major."""
+        """The shape of an array; `layout` is minor to major."""
         order = None if layout is None else Layout(integers(layout, "layout"))
         dynamic = booleans(dynamic_dimensions or (), "dynamic_dimensions")
         return ArrayShape(element_type(type), integers(dims, "dims"), dynamic, order)
@@ -120,7 +120,7 @@ class Shape:
 
 
 def shape_from_pyval(pyval: Any, layout: Sequence[int] | None = None) -> AnyShape:
-    """The shape of a NumPy value, or of nested tuples of them."""
+    """The shape of a NumPy value, or of nested tuples of NumPy values."""
     if isinstance(pyval, tuple):
         return TupleShape([shape_from_pyval(value) for value in pyval])
     array = np.asarray(pyval)
@@ -128,7 +128,7 @@ def shape_from_pyval(pyval: Any, layout: Sequence[int] | None = None) -> AnyShap
 
 
 class LoadedExecutable:
-    """A compiled computation, as the old client gave it: takes and gives lists of arrays."""
+    """A compiled computation with the interface of the old client: it takes and returns lists of arrays."""
 
     def __init__(self, client: CpuClient, computation: XlaComputation, options: Any = None) -> None:
         self.client = client
@@ -147,7 +147,7 @@ class LoadedExecutable:
 
 
 class CpuClient:
-    """The client that `make_cpu_client` makes."""
+    """The client that `make_cpu_client` returns."""
 
     def __init__(self, backend: str) -> None:
         self.library = ClientLibrary.GetOrCreateLocalClient(backend)
@@ -164,7 +164,7 @@ class CpuClient:
     def compile(
         self, computation: XlaComputation | Module, compile_options: object = None
     ) -> LoadedExecutable:
-        """Compiles; options are axla's or XLA's CompileOptions, or the bytes of their proto."""
+        """Compiles a computation. Options are axla's or XLA's CompileOptions, or the bytes of their proto."""
         wrapped = computation if isinstance(computation, XlaComputation) else XlaComputation(computation)
         return LoadedExecutable(self, wrapped, compile_options)
 
@@ -174,14 +174,14 @@ class CpuClient:
 
 
 def make_cpu_client(backend: str = "cpu") -> CpuClient:
-    """A client of a CPU backend, with the methods of jaxlib's."""
+    """A client of a CPU backend, with the methods of jaxlib's client."""
     return CpuClient(backend)
 
 
 def execute_with_python_values(
     executable: LoadedExecutable, arguments: Sequence[Any] = (), backend: object = None
 ) -> list[np.ndarray]:
-    """Runs on NumPy values and gives NumPy arrays."""
+    """Runs an executable on NumPy values and returns NumPy arrays."""
     return [np.asarray(leaf) for leaf in executable.execute([np.asarray(a) for a in arguments])]
 
 

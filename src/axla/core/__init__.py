@@ -1,1 +1,1 @@
-"""The parts that are independent of the graph: element types, shapes, literals, errors, flags, caches."""
+"""The modules that do not depend on the graph: element types, shapes, literals, errors, flags, caches."""

@@ -1,12 +1,12 @@
-"""The cache of compiled objects: by kind and key, in memory, and on disk between processes.
+"""Caches compiled objects under a kind and a key: in memory, and on disk for later processes.
 
-A key covers everything that can affect the result (`key_of`), so an entry can never be stale. A file is
-`digest of key and value | value`; one with a wrong digest is dropped. Failures to read or write (a full disk,
-no permission) only cost time. `AXLA_CACHE_DIR` names the folder; if it is empty, there is no cache on disk.
-All kinds share one size limit; entries unused for longest are dropped first.
+A key covers everything that can affect the value (`key_of`), so an entry can never be stale. A file holds a
+digest of key and value, then the value; a file with a wrong digest is deleted. Failures to read or write (a
+full disk, no permission) only cost time. `AXLA_CACHE_DIR` names the folder; if it is empty, there is no cache
+on disk. All kinds share one size limit; the least recently used entries are deleted first.
 
-Cached code is executed: a folder that is not the user's own, that others may write to, or that is a symbolic
-link is not used, and a warning says so.
+Cached code is executed. So a folder that belongs to another user, that others may write to, or that is a
+symbolic link is not used, with a warning.
 """
 
 from __future__ import annotations
@@ -36,17 +36,17 @@ ENTRY_BYTES = 1 << 10
 """The bytes of an entry in memory besides its value: its key, and the objects of a program's interface."""
 DISK_BYTES = 512 << 20
 LARGEST = DISK_BYTES // 8
-"""Bytes of an entry from which on it is not kept: programs with large constants are compiled again."""
+"""The largest entry that is stored, in bytes. Programs with larger constants are compiled again."""
 DIGEST = 16
 
-_memory: OrderedDict[tuple[str, str], tuple[Any, int]] = OrderedDict()  # values, and their bytes
+_memory: OrderedDict[tuple[str, str], tuple[Any, int]] = OrderedDict()  # (value, its size in bytes)
 _memory_bytes = 0
 _written_bytes = 0
 _lock = locks.new_lock()
 
 
 def key_of(*facts: object) -> str:
-    """A key for these facts: a digest of their texts in order."""
+    """Returns a key for these values: a digest of their texts in the given order."""
     digest = blake2b(digest_size=20)
     for fact in facts:
         text = str(fact).encode("utf-8", "surrogatepass")
@@ -55,8 +55,8 @@ def key_of(*facts: object) -> str:
 
 
 def get(kind: str, key: str, decode: Callable[[bytes], Any] = bytes) -> Any:
-    """The entry, from memory or disk; None when there is none, or `decode` rejects its bytes by a
-    ValueError.
+    """Returns an entry from memory or disk; None if there is none, or if `decode` raises ValueError for its
+    bytes.
     """
     with _lock:
         if (kind, key) in _memory:
@@ -75,7 +75,9 @@ def get(kind: str, key: str, decode: Callable[[bytes], Any] = bytes) -> Any:
 def put(
     kind: str, key: str, value: Any, encode: Callable[[Any], bytes] = bytes, size: Callable[[Any], int] = len
 ) -> None:  # fmt: skip
-    """Stores an entry: in memory as it is, counted as `size(value)` bytes, and on disk as `encode(value)`."""
+    """Stores an entry. In memory it is `value`, counted as `size(value)` bytes; on disk it is
+    `encode(value)`.
+    """
     if size(value) > LARGEST:
         return
     _remember(kind, key, value, size(value))
@@ -85,7 +87,7 @@ def put(
 
 
 def directory(kind: str) -> Path | None:
-    """The folder of a kind on disk; None when there is none."""
+    """Returns the folder on disk for entries of a kind; None if there is no cache on disk."""
     chosen = flags.current().cache_dir
     if chosen is None:
         base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
@@ -95,7 +97,9 @@ def directory(kind: str) -> Path | None:
 
 @functools.cache
 def _trusted(folder: Path, kind: str) -> Path | None:
-    """The folder of a kind in `folder`, created where missing; None where it is not safe."""
+    """Returns the folder for a kind inside `folder`, and creates both if missing. Returns None, with a
+    warning, if other users could write to one.
+    """
     with contextlib.suppress(OSError):
         folder.parent.mkdir(parents=True, exist_ok=True)
     inside = folder / f"{kind}s"
@@ -116,7 +120,7 @@ def _trusted(folder: Path, kind: str) -> Path | None:
 
 
 def _unsafe(found: os.stat_result) -> str:
-    """The reason why others could put code into a folder; empty if they cannot."""
+    """The reason why other users could put code into a folder, given its `lstat`; "" if they cannot."""
     if stat.S_ISLNK(found.st_mode):
         return "it is a symbolic link; name its target in AXLA_CACHE_DIR"
     if found.st_uid != os.geteuid():
@@ -154,7 +158,7 @@ def _read(path: Path) -> bytes | None:
             path.unlink()
         return None
     with contextlib.suppress(OSError):
-        os.utime(path)  # the oldest are dropped first
+        os.utime(path)  # `collect` deletes the entries with the oldest times
     return value
 
 
@@ -170,7 +174,7 @@ def _write(path: Path, value: bytes) -> None:
 
 
 def entries(kind: str) -> Iterator[tuple[float, int, Path]]:
-    """For each entry of a kind on disk: the time of its last use, its bytes, its file."""
+    """Yields (time of the last use, size in bytes, file) for each entry of a kind on disk."""
     folder = directory(kind)
     with contextlib.suppress(OSError):
         for path in folder.glob("??/*") if folder else ():
@@ -180,7 +184,7 @@ def entries(kind: str) -> Iterator[tuple[float, int, Path]]:
 
 
 def collect(limit: int = DISK_BYTES) -> None:
-    """Drops the entries of all kinds that were unused for longest, until the rest takes at most `limit`
+    """Deletes the least recently used entries of all kinds from disk, until the others take at most `limit`
     bytes.
     """
     found = sorted(entry for kind in KINDS for entry in entries(kind))
@@ -194,7 +198,7 @@ def collect(limit: int = DISK_BYTES) -> None:
 
 
 def clear(*, disk: bool = False) -> None:
-    """Clears the cache in memory; with `disk` also the files."""
+    """Removes all entries from memory; if `disk`, also from disk."""
     global _memory_bytes
     with _lock:
         _memory.clear()
@@ -203,13 +207,13 @@ def clear(*, disk: bool = False) -> None:
         collect(0)
 
 
-# -- what compiled, and where --------------------------------------------------------------------------------
+# -- the compiler and the machine, as parts of keys ----------------------------------------------------------
 
 
 @functools.cache
 def compiler() -> str:
-    """The versions of everything that affects compilation: axla's sources, LLVM, NumPy (which folds
-    constants), Python.
+    """A digest of the versions of everything that affects compilation: axla's sources, LLVM, Python, and
+    NumPy, which folds constants.
     """
     llvm = importlib.util.find_spec("llvmlite")
     roots = [path for path in (sys.modules["axla"].__file__, llvm and llvm.origin) if path]
@@ -220,8 +224,8 @@ def compiler() -> str:
 
 @functools.cache
 def package(name: str) -> str | None:
-    """A fingerprint of the code of another package, or single-file module, that is loaded; None if it is in
-    no file.
+    """A digest of the code of an imported package, or of a module of one file. None if it was not loaded from
+    a file.
     """
     path = getattr(sys.modules[name], "__file__", None) or ""
     if os.path.basename(path) == "__init__.py":
@@ -230,7 +234,9 @@ def package(name: str) -> str | None:
 
 
 def _sources(root: str) -> Iterator[tuple[str, int, int]]:
-    """The code files in a folder: path, bytes and modification time."""
+    """Yields (path, size in bytes, modification time in ns) of each code file in a folder and its
+    subfolders.
+    """
     folders = [root]
     while folders:
         with os.scandir(folders.pop()) as found:
@@ -247,9 +253,9 @@ _LASTING = ("vendor", "cpu family", "model", "stepping", "microcode", "flags", "
 
 @functools.cache
 def machine() -> str:
-    """The processor and kernel, as reported by Linux; empty elsewhere."""
+    """A digest of the processor and kernel as Linux reports them; "" on other systems."""
     text = ""
     with contextlib.suppress(OSError), open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
-        text = file.read(1 << 14).partition("\n\n")[0]  # the first core: all of them take long
+        text = file.read(1 << 14).partition("\n\n")[0]  # the first core is enough; reading all takes long
     lines = [line for line in text.splitlines() if line.startswith(_LASTING)]
     return key_of(*lines, *os.uname()[2:]) if lines and hasattr(os, "uname") else ""

@@ -9,8 +9,8 @@ from contextlib import contextmanager
 
 @contextmanager
 def collector_paused() -> Iterator[None]:
-    """Pauses the cyclic collector, which would walk a growing graph again and again (half the time of a
-    parser).
+    """Pauses the cyclic garbage collector inside the block. It would search a growing graph again and again,
+    which took half the time of a parser.
     """
     was_enabled = gc.isenabled()
     gc.disable()

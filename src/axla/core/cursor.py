@@ -1,8 +1,8 @@
-"""Reading text: a position in it, the next token, and error messages about it.
+"""Readers for text formats: they keep a position in a text, read tokens, and report errors at the position.
 
-A language defines patterns and words. `Cursor` matches one pattern after the other, each with the blanks
-before it; `TokenCursor` always holds one token, matched by a pattern with a named group for each kind of
-token. Errors are ParseError with the line and column of the next token.
+The parser of a language defines regular expressions and words. `Cursor` matches one regular expression after
+the other, each after skipping blanks. `TokenCursor` always holds the current token, matched by an expression
+with a named group for each kind of token. Errors are ParseError with line and column.
 """
 
 from __future__ import annotations
@@ -18,15 +18,17 @@ Matcher = Callable[[str, int], "re.Match[str] | None"]
 
 
 def always(pattern: re.Pattern[str]) -> Callable[[str, int], re.Match[str]]:
-    """The match function of a pattern that always matches, such as optional blanks."""
+    """The match function of a pattern that matches everywhere, such as optional blanks, so that it never
+    returns None.
+    """
     return pattern.match  # type: ignore[return-value]
 
 
 class Cursor:
-    """A position in a text. Each method reads one thing, or raises ParseError at the position.
+    """A position in a text. Its methods read an item each, or raise ParseError at the position.
 
-    A class for a language defines `blanks`, which matches blanks and comments (possibly none), and
-    `next_token`, which matches any token after them.
+    The subclass for a language defines two match functions: `blanks`, for blanks and comments (possibly
+    none), and `next_token`, for any token after them.
     """
 
     __slots__ = ("text", "pos", "depth")
@@ -34,13 +36,13 @@ class Cursor:
     blanks: Callable[[str, int], re.Match[str]]
     next_token: Matcher
     most_levels = 64
-    """How deep what counts as a level may stand within its like."""
+    """The largest number of nested `inside` contexts."""
 
     def __init__(self, text: str) -> None:
         self.text = text
         self.pos = self.depth = 0
 
-    # Where we are.
+    # The position.
 
     def skip(self) -> int:
         """Skips blanks and comments; returns the offset of the next token."""
@@ -52,7 +54,7 @@ class Cursor:
         return self.skip() == len(self.text)
 
     def end(self, what: str) -> None:
-        """Raises ParseError where the text continues after `what`."""
+        """Raises ParseError unless the text ends here. `what` names the text in the message."""
         if not self.at_end():
             self.fail(f"expected the end of {what}, found {self.saw()}")
 
@@ -61,14 +63,16 @@ class Cursor:
         raise ParseError.at(message, self.text, self.skip() if at is None else at)
 
     def saw(self) -> str:
-        """The next token, for messages."""
+        """Returns the next token as shown in error messages."""
         found = self.next_token(self.text, self.pos)
         if found is None:
             return "the end of the text" if self.at_end() else "a string that is not closed"
         return shown(found[found.lastgroup or 0])
 
     def inside(self, what: str) -> Cursor:
-        """A context for a level of nesting; ParseError beyond `most_levels`."""
+        """Returns a context manager for one level of nesting; ParseError beyond `most_levels`. `what` names
+        the nested things.
+        """
         self.depth += 1
         if self.depth > self.most_levels:
             self.fail(f"{what} are nested more than {self.most_levels} levels deep")
@@ -80,40 +84,48 @@ class Cursor:
     def __exit__(self, *error: object) -> None:
         self.depth -= 1
 
-    # What stands here.
+    # Reading the text at the position.
 
     def match(self, pattern: re.Pattern[str]) -> re.Match[str] | None:
-        """Matches a pattern here (which must skip blanks itself) and moves past it."""
+        """Matches a pattern at the position and moves to the end of the match; None if it does not match. The
+        pattern must match leading blanks itself.
+        """
         found = pattern.match(self.text, self.pos)
         if found is not None:
             self.pos = found.end()
         return found
 
     def take(self, pattern: re.Pattern[str], what: str) -> re.Match[str]:
-        """The same for a required pattern; `what` names it in the message."""
+        """Matches a pattern as `match` does, but raises ParseError if it does not match. `what` describes the
+        wanted text.
+        """
         found = self.match(pattern)
         if found is None:
             self.fail(f"expected {what}, found {self.saw()}")
         return found
 
     def peek(self, mark: str) -> bool:
-        """Whether the next token begins with `mark`; stays before it."""
+        """Whether the text after blanks begins with `mark`. The position moves to the end of the blanks
+        only.
+        """
         return self.text.startswith(mark, self.skip())
 
     def accept(self, mark: str) -> bool:
-        """Moves behind `mark` if it is next; returns whether it was."""
+        """Moves past `mark` if the text after blanks begins with it; returns whether it did."""
         if self.text.startswith(mark, self.skip()):
             self.pos += len(mark)
             return True
         return False
 
     def expect(self, mark: str, where: str = "") -> None:
-        """Moves behind `mark`, or raises ParseError; `where` completes the message."""
+        """Moves past `mark`; ParseError if the text after blanks does not begin with it. `where` completes
+        the message.
+        """
         if not self.accept(mark):
             self.fail(f"expected '{mark}'{' ' + where if where else ''}, found {self.saw()}")
 
     def listed(self, opening: str, item: Callable[[], T], closing: str) -> list[T]:
-        """Reads items between brackets, separated by commas."""
+        """Reads a list in brackets: `item` reads each item, commas separate them."""
         self.expect(opening)
         items: list[T] = []
         if self.accept(closing):
@@ -126,10 +138,10 @@ class Cursor:
 
 
 class TokenCursor:
-    """The token at a position in a text: `kind`, `token`, and its offsets `start` and `end`.
+    """A text and its current token: its kind, its text `token`, and its offsets `start` and `end`.
 
-    `next_token` of a class must match anything, with the end of the text as the kind "end", and nothing after
-    the token.
+    A subclass defines the match function `next_token`. It must match at any position, match nothing after the
+    token, and use the kind "end" at the end of the text.
     """
 
     __slots__ = ("text", "kind", "token", "start", "end", "depth")
@@ -142,12 +154,12 @@ class TokenCursor:
         self.seek(at)
 
     def seek(self, at: int) -> None:
-        """Goes to the first token at or after an offset."""
+        """Moves to the first token at or after the offset `at`."""
         self.end = at
         self.advance()
 
     def advance(self) -> str:
-        """Moves to the next token; returns the previous one."""
+        """Moves to the next token; returns the text of the previous one."""
         passed = self.token
         found = self.next_token(self.text, self.end)
         self.kind = found.lastgroup or ""
@@ -157,33 +169,35 @@ class TokenCursor:
         return passed
 
     def fail(self, message: str, at: int | None = None) -> NoReturn:
-        """Raises ParseError at offset `at`, by default at the token."""
+        """Raises ParseError at offset `at`, by default at the start of the current token."""
         raise ParseError.at(message, self.text, self.start if at is None else at)
 
     def saw(self) -> str:
-        """The token, for messages."""
+        """Returns the current token as shown in error messages."""
         return "the end of the text" if self.kind == "end" else shown(self.token)
 
     def expect(self, token: str) -> None:
-        """Moves to the token behind this one, which must be `token`."""
+        """Moves to the next token; ParseError unless the current one is `token`."""
         if self.token != token:
             self.fail(f"expected {token!r}, found {self.saw()}")
         self.advance()
 
     def accept(self, token: str) -> bool:
-        """Moves to the token behind this one if this is `token`; returns whether it was."""
+        """Moves to the next token if the current one is `token`; returns whether it was."""
         if self.token != token:
             return False
         self.advance()
         return True
 
     def take(self, kind: str, what: str) -> str:
-        """Reads the token, which must be of a kind; `what` names it in the message."""
+        """Returns the text of the current token and moves to the next; ParseError unless its kind is `kind`.
+        `what` describes the wanted token.
+        """
         if self.kind != kind:
             self.fail(f"expected {what}, found {self.saw()}")
         return self.advance()
 
 
 def shown(token: str) -> str:
-    """A token in a message."""
+    """Quotes a token for a message, cut to 40 characters."""
     return repr(token if len(token) <= 40 else token[:37] + "...")

@@ -1,10 +1,12 @@
-"""A faster `dataclasses.dataclass` for axla's many small classes, which are created in a tenth of the time.
+"""A faster `dataclasses.dataclass` for axla's many small classes: they are created in a tenth of the time.
 
-The standard one writes and compiles the text of six methods for each class, of which a process uses few; that
-took a quarter of axla's start-up. Here methods are closures, and the text of `__init__` is compiled at the
-first instance. Everything else is the same: the functions of `dataclasses`, pickling, copies and patterns
-work, and type checkers see the standard one. Not supported are `order`, `unsafe_hash`, `InitVar`, `KW_ONLY`
-and signatures before the first instance: classes that users instantiate stay with the standard one.
+The standard decorator writes and compiles the text of six methods for each class, though a process uses few
+of them. That took a quarter of axla's start-up. Here the methods are closures, and the text of `__init__` is
+compiled at the first instance. Everything else is the same: the functions of `dataclasses`, pickling, copying
+and pattern matching work, and type checkers see the standard decorator.
+
+Not supported are `order`, `unsafe_hash`, `InitVar`, `KW_ONLY`, and signatures before the first instance.
+Classes that users instantiate use the standard decorator.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from reprlib import recursive_repr
 from types import MemberDescriptorType, SimpleNamespace
 from typing import Any
 
-_FIELD = dataclasses._FIELD  # type: ignore[attr-defined]  # how dataclasses.fields() knows a field
+_FIELD = dataclasses._FIELD  # type: ignore[attr-defined]  # by it dataclasses.fields() finds fields
 _PARAMS = {frozen: SimpleNamespace(frozen=frozen) for frozen in (False, True)}
 
 
@@ -69,7 +71,9 @@ def _made(cls: type, frozen: bool, slots: bool, eq: bool, repr: bool, kw_only: b
 
 
 def _own_fields(cls: type, kw_only: bool) -> dict[str, dataclasses.Field]:
-    """The fields that a class itself declares; their defaults remain class attributes."""
+    """The fields that a class itself declares, without those of base classes. Their defaults remain class
+    attributes.
+    """
     found: dict[str, Any] = {}
     for name, type_ in cls.__annotations__.items():
         if "ClassVar" in str(type_).partition("[")[0]:
@@ -83,7 +87,7 @@ def _own_fields(cls: type, kw_only: bool) -> dict[str, dataclasses.Field]:
         else:
             part = field(default=part)
         if type(part.default).__hash__ is None:
-            raise ValueError(f"{cls.__name__}.{name}: a default that can change: use default_factory")
+            raise ValueError(f"{cls.__name__}.{name}: the default is mutable; use default_factory")
         part.name, part.type, part._field_type = name, type_, _FIELD
         if part.kw_only is MISSING:
             part.kw_only = kw_only
@@ -103,7 +107,7 @@ def _check_order(cls: type, found: dict[str, dataclasses.Field]) -> None:
 
 
 def _with_slots(cls: type, own: dict[str, dataclasses.Field]) -> type:
-    """A copy of the class with a slot for each of its own fields."""
+    """Returns a copy of the class with `__slots__` for its own fields."""
     namespace = {name: value for name, value in cls.__dict__.items() if name not in own}
     for name in ("__dict__", "__weakref__"):
         namespace.pop(name, None)
@@ -122,7 +126,7 @@ def _init_at_first_use(cls: type) -> Any:
 
 
 def _init(cls: Any) -> Any:
-    """The method `__init__` of a class, compiled from text."""
+    """Compiles the method `__init__` of a class."""
     names: dict[str, Any] = {"_MISSING": MISSING, "_set": object.__setattr__}
     positional, keywords, body = [], [], []
     for name, part in cls.__dataclass_fields__.items():
@@ -154,7 +158,9 @@ def _init(cls: Any) -> Any:
 
 
 def _comparison(namespace: typing.Mapping[str, Any], found: dict[str, Any], frozen: bool) -> dict[str, Any]:
-    """`__eq__` and `__hash__` by the values of the compared fields."""
+    """The methods `__eq__` and `__hash__`, which use the values of the compared fields. Methods that the
+    class defines itself are left out.
+    """
     names = [name for name, part in found.items() if part.compare]
     get: Any = attrgetter(*names) if names else lambda self: ()
     key: Any = get if len(names) != 1 else lambda self: (get(self),)

@@ -1,6 +1,6 @@
-"""Element types: HLO name, NumPy type, width and kind.
+"""Element types of arrays: HLO name, NumPy type, width and kind.
 
-A `DType` is a singleton: compare with `is`. Types narrower than a byte take one byte per element in memory.
+Each `DType` exists once: compare with `is`. Types narrower than a byte take one byte per element in memory.
 Tokens, opaque values and tuples are kinds of shape (`axla.core.shape`), not element types.
 """
 
@@ -16,8 +16,8 @@ BOOLEAN, SIGNED, UNSIGNED, FLOAT, COMPLEX = "pred", "signed", "unsigned", "float
 
 
 class DType:
-    """An element type. `name` is HLO's; `bits` its logical width; `itemsize` its bytes in memory; `kind` one
-    of five.
+    """An element type: its HLO `name`, its width in `bits`, its `itemsize` in memory in bytes, and its `kind`
+    (pred, signed, unsigned, float or complex).
     """
 
     __slots__ = (
@@ -46,26 +46,28 @@ class DType:
 
     @property
     def real(self) -> DType:
-        """The type of the parts of a complex type; any other type itself."""
+        """The float type of the real and imaginary parts of a complex type; for other types, the type
+        itself.
+        """
         return {"c64": F32, "c128": F64}.get(self.name, self)
 
     @property
     def finfo(self) -> ml_dtypes.finfo:
-        """Limits of a float type (for complex types, of the parts)."""
+        """The limits of a float type, or of the parts of a complex type, as `np.finfo` has them."""
         if self._finfo is None:
             self._finfo = ml_dtypes.finfo(self.real.numpy)
         return self._finfo
 
     @property
     def has_infinity(self) -> bool:
-        """Whether a float type can hold an infinity (f8e4m3fn and f4e2m1fn, for instance, cannot)."""
+        """Whether a float type can represent infinity; f8e4m3fn and f4e2m1fn, for instance, cannot."""
         return self.is_float and bool(
             np.isinf(np.asarray(np.inf, np.float64).astype(self.numpy).astype(np.float64))
         )
 
     @property
     def has_zero(self) -> bool:
-        """Whether the type has a 0; f8e8m0fnu has powers of two and NaN only."""
+        """Whether the type can represent 0; f8e8m0fnu cannot, as its values are powers of two and NaN."""
         return self.name != "f8e8m0fnu"
 
     def __repr__(self) -> str:
@@ -120,13 +122,13 @@ _BY_NUMPY: dict[np.dtype, DType] = {d.numpy: d for d in ALL}
 
 
 def dtype(name: str) -> DType:
-    """The element type of an HLO name; KeyError for an unknown one."""
+    """The element type with an HLO name; KeyError for an unknown name."""
     return BY_NAME[name]
 
 
 def from_numpy(numpy_type: Any) -> DType:
-    """The element type of a NumPy or ml_dtypes type; TypeError when HLO has none."""
-    if numpy_type is None:  # NumPy's default, which nobody asked for
+    """The element type for a NumPy or ml_dtypes type; TypeError if HLO has none."""
+    if numpy_type is None:  # np.dtype(None) would be float64
         raise TypeError("None is not an element type")
     found = np.dtype(numpy_type)
     if found not in _BY_NUMPY:
@@ -135,8 +137,9 @@ def from_numpy(numpy_type: Any) -> DType:
 
 
 def of_raw_items(array: np.ndarray, dtype: DType) -> np.ndarray:
-    """An array from a NumPy file, whose format does not know bf16, f8...: raw items with the size of `dtype`
-    are converted to it; other arrays are returned as they are.
+    """Restores the type of an array from a NumPy file. The file format does not know types such as bf16 and
+    f8, so they are read as raw items. Raw items of the size of `dtype` are viewed as `dtype`; other arrays
+    are returned unchanged.
     """
     raw = array.dtype.kind == "V" and array.dtype.itemsize == dtype.numpy.itemsize
     return array.view(dtype.numpy) if raw and array.dtype != dtype.numpy else array

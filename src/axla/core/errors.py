@@ -1,20 +1,20 @@
-"""Every exception that axla raises on purpose.
+"""The exceptions that axla raises.
 
     AxlaError
-      ParseError            text that is not HLO, with line, column and a caret
+      ParseError            text with a syntax error; shows line, column and a caret
       ShapeError            operand shapes that an op does not accept
       VerifyError           a graph that breaks an invariant
-      UnsupportedError      right, but not implemented here: names op, dtype, backend, and what would work
-      CompileError          LLVM refused what we emitted, a limit was passed, or effects have no order
-      InvalidArgument       a call of our API with wrong arguments; names the parameter
+      UnsupportedError      correct, but not implemented: names op, dtype, backend, and what would work
+      CompileError          LLVM rejects the code, a limit is exceeded, or effects have no order
+      InvalidArgument       a call of axla's API with wrong arguments; names the parameter
       RuntimeFailure        a compiled program stopped
-        OutOfMemory         memory of the host or device is not there (found before it is touched)
+        OutOfMemory         the host or device has too little memory (detected before it is used)
         DeadlineExceeded    the deadline given to `execute` passed
         Cancelled           `cancel()` was called, or another replica failed
         CustomCallFailure   a custom call reported an error
-        CollectiveFailure   a collective could not meet its peers
+        CollectiveFailure   a collective did not reach its other participants
       Mismatch              `check`: two backends give different results
-      InternalError         a bug of ours
+      InternalError         a bug of axla
 
 A user's mistake is never an `InternalError`, and never a bare Python exception.
 """
@@ -25,7 +25,9 @@ from collections import abc
 
 
 def did_you_mean(name: object, known: abc.Iterable[str]) -> str:
-    """`; did you mean a?` for the most similar known name; "" when none is similar."""
+    """Returns `; did you mean a?` for the known name that is most similar to `name`; "" if none is
+    similar.
+    """
     from difflib import get_close_matches
 
     close = get_close_matches(str(name), list(known), 1)
@@ -33,19 +35,23 @@ def did_you_mean(name: object, known: abc.Iterable[str]) -> str:
 
 
 def choices(known: abc.Iterable[str], found: object = "") -> str:
-    """`there are a, b; did you mean a?`, for an unknown name."""
+    """Returns `there are a, b; did you mean a?`: the known names, and the one most similar to the unknown
+    name `found`.
+    """
     names = list(known)
     return f"there are {', '.join(names) or 'none'}{did_you_mean(found, names)}"
 
 
 def missing(what: str, package: str, extra: str) -> str:
-    """The message for a missing package, which an extra of axla installs."""
+    """The message that `what` needs a package that is not installed, with the extra of axla that installs
+    it.
+    """
     return f'{what} needs {package}, which is not installed: pip install "axla[{extra}]"'
 
 
 class AxlaError(Exception):
-    """The base class of axla's exceptions. `file` is that of the program, if it caused the error; `placed`:
-    whether the message names the operation.
+    """The base class of axla's exceptions. `file` is the file of the program that caused the error, if known;
+    `placed` is whether the message names the operation.
     """
 
     file = ""
@@ -57,7 +63,7 @@ class AxlaError(Exception):
 
 
 class ParseError(AxlaError):
-    """Text that does not parse: `line` and `column` count from 1; `source` is the text that was parsed."""
+    """A syntax error in a text. `line` and `column` count from 1; `source` is the whole text."""
 
     def __init__(self, message: str, line: int = 0, column: int = 0, source: str = "") -> None:
         super().__init__(message)
@@ -67,7 +73,7 @@ class ParseError(AxlaError):
 
     @classmethod
     def at(cls, message: str, source: str, offset: int) -> ParseError:
-        """The error at a character offset of the source (clamped to it)."""
+        """Makes the error for a character offset in `source`. Offsets beyond its ends are clamped."""
         offset = max(0, min(offset, len(source)))
         line = source.count("\n", 0, offset) + 1
         column = offset - (source.rfind("\n", 0, offset) + 1) + 1
@@ -80,7 +86,7 @@ class ParseError(AxlaError):
         return f"{head}\n{self.excerpt}" if self.excerpt else head
 
     def __reduce__(self) -> tuple:
-        # The excerpt is kept, not the whole source: a program text can be hundreds of megabytes.
+        # Keeps the excerpt instead of the source: the text of a program can have hundreds of megabytes.
         return _restored_parse_error, (self.message, self.line, self.column, self.excerpt)
 
 
@@ -91,7 +97,9 @@ def _restored_parse_error(message: str, line: int, column: int, excerpt: str) ->
 
 
 def excerpt(source: str, line: int, column: int, width: int = 100) -> str:
-    """The line of the source with a caret under the column; of a long line only a window around it."""
+    """Returns a line of the source, and below it a caret under the column. Of a long line only about `width`
+    characters around the column are shown.
+    """
     if not source or line < 1:
         return ""
     start = 0
@@ -102,7 +110,7 @@ def excerpt(source: str, line: int, column: int, width: int = 100) -> str:
     end = source.find("\n", start)
     text = source[start : end if end >= 0 else len(source)]
     first = max(0, column - 1 - width // 2) if len(text) > width else 0
-    # Tabs stay in both lines, so that the caret stands under its column whatever a tab is wide.
+    # Tabs are repeated in the caret's line, so that the caret is under its column at any width of tabs.
     window = text[first : first + width]
     blank = "".join("\t" if c == "\t" else " " for c in window[: column - 1 - first])
     return f"  {window}\n  {blank}^"
@@ -113,15 +121,15 @@ class ShapeError(AxlaError):
 
 
 class VerifyError(AxlaError):
-    """A graph that breaks an invariant of the IR."""
+    """A module that breaks a rule of the IR."""
 
 
 class UnsupportedError(AxlaError):
-    """A right program that this backend, platform or build does not implement."""
+    """A correct program that this backend, platform or build does not implement."""
 
 
 class CompileError(AxlaError):
-    """Code generation failed, or would exceed a limit, or the effects of the program have no order."""
+    """Code generation failed or would exceed a limit, or the program's side effects have no order."""
 
 
 class InvalidArgument(AxlaError):
@@ -129,7 +137,9 @@ class InvalidArgument(AxlaError):
 
 
 class RuntimeFailure(AxlaError):
-    """A compiled program stopped with an error. `code`, `step` and `detail` are those of its call frame."""
+    """A compiled program stopped with an error. `code`, `step` and `detail` are the fields of its call
+    frame.
+    """
 
     def __init__(self, message: str = "", code: int = 0, step: int = 0, detail: int = 0) -> None:
         super().__init__(message)
@@ -139,7 +149,7 @@ class RuntimeFailure(AxlaError):
 
 
 class OutOfMemory(RuntimeFailure):
-    """More memory was asked for than there is."""
+    """A run needs more memory than is available."""
 
 
 class DeadlineExceeded(RuntimeFailure):
@@ -151,18 +161,20 @@ class Cancelled(RuntimeFailure):
 
 
 class CustomCallFailure(RuntimeFailure):
-    """A custom call reported an error. `status` is the code of `core/status.py` that it gave, 0 for none."""
+    """A custom call reported an error. `status` is the status code (`core/status.py`) that it reported; 0 for
+    none.
+    """
 
     status = 0
 
 
 class CollectiveFailure(RuntimeFailure):
-    """A collective could not meet its peers."""
+    """A collective did not reach its other participants."""
 
 
 class Mismatch(AxlaError):
-    """Two backends give different results; the message names the first output that differs."""
+    """Two backends compute different results; the message names the first output that differs."""
 
 
 class InternalError(AxlaError):
-    """A bug in axla itself; the message names the pass or layer."""
+    """A bug in axla itself; the message names the pass or module."""

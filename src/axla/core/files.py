@@ -1,4 +1,4 @@
-"""Writes files completely, or not at all."""
+"""Replaces files atomically."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from pathlib import Path
 
 
 def replace_file(path: str | os.PathLike[str], data: bytes, mode: int = 0o600) -> None:
-    """Writes a temporary file beside the target and renames it: a reader sees the whole new file, or the old
-    one.
+    """Writes `data` to a temporary file next to `path` and renames it to `path`. So a reader sees either the
+    whole new file or the whole old one.
     """
     handle, aside = tempfile.mkstemp(dir=Path(path).parent, prefix=".axla-")
     try:

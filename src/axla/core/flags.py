@@ -1,15 +1,15 @@
-"""Every option of axla, and the only place where the environment is read for them.
+"""All options of axla. Only this module reads them from the environment.
 
-A field of `Flags` is a flag. It is set, later ones winning, by
+Each field of `Flags` is a flag. It can be set in these ways; a later one overrides an earlier one:
 
-    XLA_FLAGS="--xla_dump_to=/tmp/d ..."     XLA's spelling; the name of a file holding flags is taken too
-    AXLA_FLAGS="--axla_verify ..."           the same grammar
+    XLA_FLAGS="--xla_dump_to=/tmp/d ..."     XLA's names, or a file with flags
+    AXLA_FLAGS="--axla_verify ..."           the same syntax
     AXLA_VERIFY=1                            one variable per flag
     with flags.override(verify=True): ...    in code
 
-An unknown flag of XLA is reported once, with the nearest known name, and otherwise ignored: programs share
-XLA_FLAGS with XLA, which has thousands. A bad value is an InvalidArgument, and so is an unknown flag that is
-not XLA's in AXLA_FLAGS.
+An unknown flag whose name begins with `xla_`, or in XLA_FLAGS, gives a warning once, with the most similar
+known name, and is ignored: XLA_FLAGS is shared with XLA, which has thousands of flags. Other unknown flags in
+AXLA_FLAGS, and invalid values, raise InvalidArgument.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ from axla.core.dataclass import dataclass
 from axla.core.errors import InvalidArgument, did_you_mean
 
 NOT_FLAGS = ("AXLA_CONFORMANCE", "AXLA_LAUNCHER", "AXLA_SERVICE_TOKEN")
-"""Variables of scripts, tests, the launcher of `axla.distributed`, and what is not to be shown."""
+"""Environment variables that begin with AXLA_ but are not flags: those of tests, of the launcher of
+`axla.distributed`, and a secret."""
 
 ISAS = ("SSE4_2", "AVX", "AVX2", "AVX512", "AVX512_VNNI", "AVX512_BF16", "AMX", "AMX_FP16", "NEON")
 
@@ -36,8 +37,9 @@ ISAS = ("SSE4_2", "AVX", "AVX2", "AVX512", "AVX512_VNNI", "AVX512_BF16", "AMX", 
 def flag(
     default: Any, *names: str, doc: str, check: Callable[[Any], str | None] | None = None
 ) -> Any:  # fmt: skip
-    """A field of Flags: its spellings without dashes, its description, and `check(value)`, which says what is
-    wanted instead of a wrong value. By default its axla name is that of the field.
+    """Declares a field of Flags. `names` are its spellings without dashes; `doc` is its description.
+    `check(value)` returns a description of the wanted values if the value is invalid, else None. Without a
+    name that begins with `axla_`, `axla_` and the field's name is one.
     """
     return dataclasses.field(default=default, metadata={"names": names, "doc": doc, "check": check})
 
@@ -65,7 +67,7 @@ def _isa(value: str) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Flags:
-    """The options of one compilation."""
+    """All options of axla."""
 
     dump_to: str = flag(
         "", "xla_dump_to", "axla_dump",
@@ -183,7 +185,7 @@ FIELDS: dict[str, dataclasses.Field] = {f.name: f for f in dataclasses.fields(Fl
 
 
 def spellings_of(field: str) -> tuple[str, ...]:
-    """The names of a flag without dashes: XLA's if there is one, then axla's."""
+    """The names of a flag without dashes: those of XLA first, if there are any, then axla's."""
     names = FIELDS[field].metadata["names"]
     return names if names[-1:] and names[-1].startswith("axla_") else (*names, f"axla_{field}")
 
@@ -198,12 +200,13 @@ _seen: dict | None = None
 
 
 def current() -> Flags:
-    """The current flags: those set by `override`, else those in the environment."""
+    """Returns the flags in effect: those set by `override`, else those in the environment."""
     overridden = _OVERRIDE.get()
     if overridden is not None:
         return overridden
     global _parsed, _seen
-    # The mapping under os.environ, where there is one: it compares in a microsecond, a walk takes a hundred.
+    # os.environ._data is a plain dict, where it exists: comparing it takes a microsecond, os.environ a
+    # hundred.
     data = getattr(os.environ, "_data", None)
     if data is not None and data == _seen and _parsed is not None:
         return _parsed[1]
@@ -211,13 +214,15 @@ def current() -> Flags:
     key = tuple(sorted((k, v) for k, v in os.environ.items() if k == "XLA_FLAGS" or k.startswith("AXLA_")))
     if _parsed is None or _parsed[0] != key:
         _parsed = (key, from_environment(dict(key)))
-    _seen = seen  # only now: a bad value is an error every time
+    _seen = seen  # set after parsing, so that an invalid value raises an error at every call
     return _parsed[1]
 
 
 @contextmanager
 def override(**changes: Any) -> Iterator[Flags]:
-    """Within the block (of this thread or task), `current()` has these fields changed."""
+    """A context manager: inside the block, `current()` returns the flags with these fields changed. This
+    holds for the current thread or async task only.
+    """
     flags = replace(current(), **changes)
     token = _OVERRIDE.set(flags)
     try:
@@ -227,7 +232,7 @@ def override(**changes: Any) -> Iterator[Flags]:
 
 
 def replace(flags: Flags, **changes: Any) -> Flags:
-    """`flags` with fields changed, and checked."""
+    """Returns `flags` with fields changed. InvalidArgument for an unknown field or an invalid value."""
     for field, value in changes.items():
         if field not in FIELDS:
             raise InvalidArgument(f"there is no flag {field!r}{did_you_mean(field, FIELDS)}")
@@ -236,7 +241,7 @@ def replace(flags: Flags, **changes: Any) -> Flags:
 
 
 def from_environment(environment: typing.Mapping[str, str]) -> Flags:
-    """The flags for these environment variables."""
+    """Reads the flags from these environment variables."""
     values: dict[str, Any] = {}
     for variable in ("XLA_FLAGS", "AXLA_FLAGS"):
         values.update(parse(environment.get(variable, ""), variable))
@@ -255,8 +260,8 @@ def from_environment(environment: typing.Mapping[str, str]) -> Flags:
 
 
 def parse(text: str, where: str = "flags") -> dict[str, Any]:
-    """The fields and values in `--name=value ...`; text that does not begin with a dash is the name of a file
-    with flags.
+    """Parses flags in the form `--name=value ...` into a dict from field to value. Text that does not begin
+    with a dash is the name of a file with flags. `where` names the source in messages.
     """
     text = text.strip()
     if text and not text.startswith("-"):
@@ -288,7 +293,9 @@ def parse(text: str, where: str = "flags") -> dict[str, Any]:
 
 
 def convert(field: str, text: str | None, spelling: str) -> Any:
-    """The value of a field for `text` (None: the flag without a value)."""
+    """Converts the text of a flag to the type of the field. `text` is None for a flag without a value, such
+    as `--name`.
+    """
     wanted = _TYPES[field]
     value: Any = text
     if wanted is bool:

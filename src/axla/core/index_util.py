@@ -1,5 +1,5 @@
-"""Conversion between multidimensional indices and positions in linear memory, by the layout (and padding) of
-a shape.
+"""Converts between multidimensional indices and linear indices in memory, which depend on the layout and
+padding of a shape.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from axla.core.shape_util import Padding, elements_in_memory, widths
 
 
 def memory_strides(shape: Shape, padding: Padding | None = None) -> tuple[int, ...]:
-    """The distance in memory between neighbours along each dimension."""
+    """For each dimension, the distance in memory between neighbouring elements, counted in elements."""
     padded = widths(shape, padding)
     result = [0] * shape.rank
     step = 1
@@ -25,7 +25,7 @@ def memory_strides(shape: Shape, padding: Padding | None = None) -> tuple[int, .
 def multidimensional_index_to_linear_index(
     shape: Shape, index: Sequence[int], padding: Padding | None = None
 ) -> int:
-    """The position in memory of the element at `index`."""
+    """The position in memory, counted in elements, of the element at `index`."""
     if not index_in_bounds(shape, index):
         raise ShapeError(f"index {list(index)} is not inside {show(shape)}")
     return sum(i * s for i, s in zip(index, memory_strides(shape, padding), strict=True))
@@ -34,10 +34,12 @@ def multidimensional_index_to_linear_index(
 def linear_index_to_multidimensional_index(
     shape: Shape, linear: int, padding: Padding | None = None
 ) -> tuple[int, ...]:
-    """The index of the element at a position in memory; ShapeError outside of the array and for padding."""
+    """The index of the element at position `linear` in memory, counted in elements. ShapeError for positions
+    outside of the array's memory, and for padding.
+    """
     count = elements_in_memory(shape, padding)
     if not 0 <= linear < count:
-        raise ShapeError(f"linear index {linear} is not inside {shape}, which has {count} places in memory")
+        raise ShapeError(f"linear index {linear} is not inside {shape}, which has {count} elements in memory")
     padded = widths(shape, padding)
     result = [0] * shape.rank
     rest = linear
@@ -49,12 +51,12 @@ def linear_index_to_multidimensional_index(
 
 
 def index_in_bounds(shape: Shape, index: Sequence[int]) -> bool:
-    """Whether an index names an element of an array of this shape."""
+    """Whether `index` is the index of an element of an array of this shape."""
     return len(index) == shape.rank and all(0 <= i < d for i, d in zip(index, shape.dims, strict=True))
 
 
 def next_index(shape: Shape, index: Sequence[int]) -> tuple[int, ...] | None:
-    """The index after `index`, the last dimension varying fastest; None after the last element."""
+    """The index that follows `index` in row-major order; None after the last one."""
     result = list(index)
     for dim in range(shape.rank - 1, -1, -1):
         result[dim] += 1
@@ -65,7 +67,7 @@ def next_index(shape: Shape, index: Sequence[int]) -> tuple[int, ...] | None:
 
 
 def indices(shape: Shape) -> Iterator[tuple[int, ...]]:
-    """Every index of an array, the last dimension varying fastest."""
+    """Yields every index of an array in row-major order."""
     index: tuple[int, ...] | None = (0,) * shape.rank if shape.size else None
     while index is not None:
         yield index

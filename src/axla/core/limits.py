@@ -1,4 +1,4 @@
-"""The limits on threads and memory for this process."""
+"""The numbers of threads and bytes that this process may use."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ def _read(path: Path) -> str:
 
 
 def thread_count() -> int:
-    """The flag `num_threads`, else the number of cores allowed by affinity and the container's quota."""
+    """The number of threads for parallel loops: the flag `num_threads`, else the number of cores that CPU
+    affinity and the container's quota allow.
+    """
     chosen = flags.current().num_threads
     if chosen is not None:
         return chosen
@@ -31,7 +33,9 @@ def thread_count() -> int:
 
 
 def _groups(controller: str) -> list[Path]:
-    """The control groups of this process with their parents, of version 2 and of version 1."""
+    """The folders of the control groups of this process and their parents, for cgroup versions 2 and 1.
+    `controller` is "cpu" or "memory".
+    """
     found = [_CGROUP, _CGROUP / controller]
     for line in _read(_OWN_GROUPS).splitlines():
         _, controllers, path = line.split(":", 2)
@@ -43,7 +47,7 @@ def _groups(controller: str) -> list[Path]:
 
 
 def _quota() -> int:
-    """The number of cores in the smallest quota of a control group, rounded up."""
+    """The number of cores in the smallest CPU quota of a control group, rounded up."""
     least = 1 << 30
     for group in _groups("cpu"):
         quota, _, period = _read(group / "cpu.max").partition(" ")
@@ -55,7 +59,9 @@ def _quota() -> int:
 
 
 def memory_limit() -> int:
-    """The bytes that arrays and workspaces together may use: physical memory, or the container's limit."""
+    """The number of bytes that arrays and workspaces together may use: the smaller of physical memory and the
+    container's limit.
+    """
     limits = [_physical()]
     for group in _groups("memory"):
         for name in ("memory.max", "memory.limit_in_bytes"):
@@ -66,7 +72,7 @@ def memory_limit() -> int:
 
 
 def cache_limit() -> int:
-    """The bytes of free blocks to keep for reuse: an eighth of the memory, at most 4 GiB."""
+    """The number of bytes of freed memory to keep for reuse: an eighth of the memory limit, at most 4 GiB."""
     return min(memory_limit() // 8, 4 * _GIB)
 
 

@@ -1,4 +1,6 @@
-"""Literals: constant values. An array literal holds a row-major NumPy array that nobody may write."""
+"""Literals: the values of constants. The literal of an array holds a row-major NumPy array that is
+read-only.
+"""
 
 from __future__ import annotations
 
@@ -15,15 +17,15 @@ from axla.core.errors import ShapeError, UnsupportedError
 from axla.core.shape import TOKEN, AnyShape, Shape, TupleShape
 
 SAMPLE = 256
-"""Elements of a large array that its hash depends on, up to twice as many."""
+"""The hash of a large array depends on this number of its elements, or up to twice as many."""
 
 LINE = 64
-"""Bytes of a line of the cache."""
+"""The bytes of a cache line."""
 
 
 class Literal:
-    """A constant: `shape` and either `array` (NumPy, read only) or `elements` (of a tuple); a token has
-    neither.
+    """The value of a constant: its `shape`, and `array` (a read-only NumPy array) or, for a tuple,
+    `elements`. A token has neither.
 
     Equality compares bits, so NaN equals the same NaN and 0.0 differs from -0.0.
     """
@@ -53,8 +55,8 @@ class Literal:
 
     @classmethod
     def of(cls, value: object, dtype: DType | None = None) -> Literal:
-        """The literal of a NumPy array or anything NumPy takes; tuples become tuple literals. Memory that may
-        be written is copied.
+        """Makes a literal of a NumPy array or any value that NumPy converts to one. Tuples become tuple
+        literals. Writable memory is copied.
         """
         if isinstance(value, Literal):
             return value
@@ -66,12 +68,12 @@ class Literal:
 
     @classmethod
     def scalar(cls, dtype: DType, value: object) -> Literal:
-        """Returns a literal of rank 0; the value is cast to the dtype."""
+        """Makes a literal of rank 0. The value is cast to the dtype."""
         return cls(Shape(dtype), np.asarray(value).astype(dtype.numpy))
 
     @classmethod
     def full(cls, shape: Shape, value: object) -> Literal:
-        """Returns an array literal with one value, cast to the dtype, in every element."""
+        """Makes an array literal in which every element is `value`, cast to the dtype."""
         return cls(shape, np.full(shape.dims, np.asarray(value).astype(shape.dtype.numpy)))
 
     @classmethod
@@ -81,11 +83,13 @@ class Literal:
 
     @property
     def values(self) -> np.ndarray:
-        """The elements in row-major order, wherever they lie in memory."""
+        """The elements as an array of the literal's sizes, whose order in memory may be any."""
         return self.array
 
     def leaves(self) -> Iterator[Literal]:
-        """The literals inside that are not tuples, depth first."""
+        """Yields the array and token literals inside a tuple literal, depth first; for others, the literal
+        itself.
+        """
         if not self.shape.is_tuple:
             yield self
             return
@@ -98,11 +102,11 @@ class Literal:
                 yield literal
 
     def item(self) -> object:
-        """The Python value of a literal with one element."""
+        """The Python value of the only element of an array literal."""
         return self.array.reshape(()).item() if self.array.dtype.kind != "V" else self.array.reshape(())[()]
 
     def is_uniform(self) -> bool:
-        """Whether all elements have the same bits (false when there are none)."""
+        """Whether all elements have the same bits; False if there are no elements."""
         if not isinstance(self.shape, Shape) or self.array.size == 0:
             return False
         raw = np.ascontiguousarray(self.array).reshape(-1).view(np.uint8).reshape(self.array.size, -1)
@@ -116,7 +120,9 @@ class Literal:
         return self.elements == other.elements and np.array_equal(_raw(self.array), _raw(other.array))
 
     def __hash__(self) -> int:
-        """Of a large array some elements count, since large ones that differ do so nearly everywhere."""
+        """Depends only on a sample of the elements of a large array, since large arrays that differ do so
+        nearly everywhere.
+        """
         if self._hash is None:
             values = self.values
             seen = values.flat[:: values.size // SAMPLE | 1 if values.size > SAMPLE else 1]
@@ -125,7 +131,7 @@ class Literal:
 
     @property
     def digest(self) -> str:
-        """The digest of the bytes of an array (`digest_of`)."""
+        """The digest of the bytes of the array, as `digest_of` computes it."""
         if self._digest is None:
             self._digest = digest_of(_raw(self.array).data)
         return self._digest
@@ -135,10 +141,10 @@ class Literal:
 
 
 class MovedLiteral(Literal):
-    """A constant whose elements lie in another order in memory, as those of a transposed array do: they are
-    put in order where they are stored (`constants_memory`), or when somebody reads `array`.
+    """A constant whose elements are in another order in memory, such as those of a transposed array. They are
+    put in order when they are stored (`constants_memory`) or when `array` is read.
 
-    `lent`: somebody may write to the memory once compilation has ended. Before, the literal moves elsewhere.
+    If `lent`, the memory may be overwritten after compilation; the literal must be moved out of it before.
     """
 
     __slots__ = ("lent", "_values", "_ordered")
@@ -149,22 +155,24 @@ class MovedLiteral(Literal):
         self._values, self._ordered, self.lent = values, None, lent
 
     def move_to(self, values: np.ndarray) -> None:
-        """Takes the elements, in the same order, from other memory, which nobody writes to."""
+        """Replaces the memory of the elements with `values`: the same elements in the same order, in memory
+        that is never written to.
+        """
         self._values, self._ordered, self.lent = values, None, False
 
     def keep(self) -> None:
-        """Copies the elements if they are lent."""
+        """Copies the elements if their memory is `lent`."""
         if self.lent:
             self.move_to(self._values.copy())
 
     @property
     def values(self) -> np.ndarray:
-        """As for `Literal`: not copied, unless the literal has moved."""
+        """The elements, without a copy if the memory has the literal's sizes; else `array`."""
         return self._values if self._values.shape == self._dims else self.array
 
     @property
     def array(self) -> np.ndarray:
-        """The elements in order, copied when they are first asked for."""
+        """The elements in row-major order. They are copied when this is first read."""
         if self._ordered is None:
             ordered = self._values.view()
             if not ordered.flags.c_contiguous:
@@ -181,7 +189,7 @@ class MovedLiteral(Literal):
 
     @property
     def elements(self) -> tuple[Literal, ...]:
-        """None: it is an array."""
+        """Returns an empty tuple, since the literal is an array."""
         return ()
 
     def __reduce__(self):
@@ -189,9 +197,11 @@ class MovedLiteral(Literal):
 
 
 def copy_in_order(values: np.ndarray, into: np.ndarray) -> None:
-    """Copies elements to a row-major array: short rows all at once, and a transposed matrix by tiles."""
+    """Copies the elements of `values` to the row-major array `into`, faster than NumPy for short rows (column
+    by column) and for transposed matrices (tile by tile).
+    """
     bits = np.dtype(f"u{values.itemsize}") if values.itemsize in (1, 2, 4, 8) else values.dtype
-    values, into = values.view(bits), into.view(bits)  # NumPy moves types of others one by one
+    values, into = values.view(bits), into.view(bits)  # NumPy copies elements of ml_dtypes types one by one
     if values.ndim > 1 and values.shape[-1] <= SHORT:
         for n in range(values.shape[-1]):
             into[..., n] = values[..., n]
@@ -205,17 +215,19 @@ def copy_in_order(values: np.ndarray, into: np.ndarray) -> None:
 
 
 SHORT, TILE = 8, 256
-"""Elements of a short row, and of a side of a tile."""
+"""The largest number of elements of a short row; the width and height of a tile."""
 
 
 def unwritable(array: np.ndarray) -> np.ndarray:
-    """The array, or a copy where it is a view of memory that may be written by another one."""
+    """Returns the array, or a copy if its memory may be written through an array that it is a view of."""
     base = array.base
     return array.copy() if isinstance(base, np.ndarray) and may_be_written(base) else array
 
 
 def may_be_written(array: np.ndarray) -> bool:
-    """Whether an array, or one whose memory it is a view of, may be written to."""
+    """Whether the memory of an array may be written, through itself or through an array that it is a view
+    of.
+    """
     memory: object = array
     while isinstance(memory, np.ndarray):
         if memory.flags.writeable:
@@ -225,12 +237,12 @@ def may_be_written(array: np.ndarray) -> bool:
 
 
 def _raw(array: np.ndarray) -> np.ndarray:
-    """The bytes of a row-major array, where they are."""
+    """A view of the bytes of a row-major array."""
     return array.reshape(-1).view(np.uint8)
 
 
 class Digest:
-    """The digest of a literal, computed when somebody reads it: as a text, or to compare it with one."""
+    """The digest of a literal, which is computed only when it is converted to text or compared."""
 
     __slots__ = ("literal",)
 
@@ -251,7 +263,7 @@ class Digest:
 
 
 def bytes_in(array: np.ndarray, byte_order: str = sys.byteorder) -> memoryview:
-    """The bytes of a row-major array on a machine of a byte order, "little" or "big"."""
+    """The bytes of a row-major array in a byte order, "little" or "big"."""
     raw = np.ascontiguousarray(array).reshape(-1)
     if byte_order != sys.byteorder:
         raw = raw.view(f"u{raw.itemsize // (1 + np.iscomplexobj(raw))}").byteswap()
@@ -259,30 +271,32 @@ def bytes_in(array: np.ndarray, byte_order: str = sys.byteorder) -> memoryview:
 
 
 def aligned_memory(size: int) -> memoryview:
-    """New memory of unknown contents that begins where a line of the cache does."""
+    """Allocates `size` bytes of uninitialized memory that begin at a cache line."""
     memory = np.empty(size + LINE, np.uint8)
     start = -memory.ctypes.data % LINE
     return memory[start : start + size].data
 
 
 def digest_of(data: bytes | memoryview) -> str:
-    """By which the bytes of a constant are known: blake2b, 32 digits."""
+    """The digest that identifies the bytes of a constant: blake2b of 16 bytes, as 32 hexadecimal digits."""
     return blake2b(data, digest_size=16).hexdigest()
 
 
 def why_no_array(shape: Shape) -> str | None:
-    """Why NumPy, which holds what literals and the interpreter compute, has no array of a shape."""
+    """The reason why NumPy, which computes literals and the interpreter's values, cannot have an array of a
+    shape; None if it can.
+    """
     if shape.rank > 64:
         return f"a NumPy array has at most 64 dimensions, found {shape.rank}"
-    # NumPy leaves sizes of 0 out when it asks whether an array is too large.
+    # For its limit on the array size, NumPy ignores dimensions of size 0.
     if prod(max(1, d) for d in shape.dims) * shape.dtype.itemsize >= 1 << 63:
         return f"a NumPy array has less than 2^63 bytes, sizes of 0 taken as 1, found {shape}"
     return None
 
 
 class ElidedLiteral(Literal):
-    """A constant whose values the text left out, {...}: it has a shape, and equals only itself. `place` is
-    where the text has it.
+    """A constant whose values are left out of the HLO text, as `{...}`. It has a shape, and equals only
+    itself. `place` is its position in the text, for messages.
     """
 
     __slots__ = ("place",)
@@ -294,9 +308,9 @@ class ElidedLiteral(Literal):
 
     def _refuse(self) -> NoReturn:
         raise UnsupportedError(
-            f"{self.place}the text leaves out the values of {self.shape} constant({{...}}). What has them: "
-            "dumps under XLA_FLAGS with --xla_dump_large_constants or --xla_dump_hlo_as_proto, and to_string "
-            "with print_large_constants=True. With numbers made up in their place it runs: "
+            f"{self.place}the text leaves out the values of {self.shape} constant({{...}}). To print them, "
+            "set XLA_FLAGS=--xla_dump_large_constants (or --xla_dump_hlo_as_proto), or call to_string "
+            "with print_large_constants=True. To run with made-up values: "
             'axla.parse(text, elided="fill"), axla run --fill-elided'
         )
 
@@ -315,7 +329,7 @@ class ElidedLiteral(Literal):
         self._refuse()
 
     def is_uniform(self) -> bool:
-        """False, since the values are not known."""
+        """Returns False, since the values are not known."""
         return False
 
     def __eq__(self, other: object) -> bool:

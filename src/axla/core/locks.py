@@ -1,7 +1,7 @@
-"""Locks that are free in a forked child, whichever thread of the parent held them.
+"""Locks that are free in a forked child, even if a thread of the parent held them.
 
-The data that they guard is left as it was at that moment: use them only for data that is consistent after
-each statement.
+The data that a lock guards stays as it was at the fork. So these locks are only for data that is consistent
+after each statement.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ _locks: WeakSet[Any] = WeakSet()
 
 
 def new_lock(kind: Callable[[], Any] = threading.Lock) -> Any:
-    """A `threading.Lock` or RLock that is free after a fork."""
+    """Makes a lock, of the class `kind`, that is free after a fork."""
     made = kind()
     _locks.add(made)
     return made
 
 
 def hold_over_forks(lock: Any) -> None:
-    """Makes a fork wait until a library's lock is free: otherwise its state would be inconsistent in the
-    child.
+    """Makes a fork wait until a lock is free. It is for locks of libraries whose state would else be
+    inconsistent in the child.
     """
     held: list[bool] = []
 
@@ -33,7 +33,7 @@ def hold_over_forks(lock: Any) -> None:
         held.append(True)
 
     def release() -> None:
-        if held:  # else this was called while another thread forked, after the functions before it
+        if held:  # empty if a thread was forking when this was registered: `acquire` did not run
             held.pop()
             lock.release()
 
@@ -42,8 +42,8 @@ def hold_over_forks(lock: Any) -> None:
 
 
 importing = threading.RLock()
-"""Held while a module is imported at its first use: the child of a fork would wait for ever for one that
-another thread is importing.
+"""Held while a module is imported at its first use. A forked child would wait forever for an import that
+another thread had begun.
 """
 hold_over_forks(importing)
 

@@ -1,6 +1,7 @@
-"""The representation of axla's objects in a notebook, instead of text.
+"""Shows axla's objects as HTML in notebooks.
 
-Pages are written by `axla.tools.page`, a higher layer, so it is imported by name, when a notebook first asks.
+The HTML is written by `axla.tools.page`. That package depends on this one, so it is imported by name when a
+notebook first needs it.
 """
 
 from __future__ import annotations
@@ -12,5 +13,5 @@ PAGE = "axla.tools.page.notebook:html"
 
 
 def html(thing: Any) -> str | None:
-    """The HTML of a Module, an Executable or a Profile; None where there is only text."""
+    """Returns the HTML for a Module, an Executable or a Profile; None if only its text can be shown."""
     return pkgutil.resolve_name(PAGE)(thing)

@@ -1,8 +1,8 @@
-"""Works around thread-safety bugs of Python's parser.
+"""Works around a bug of Python's parser with threads.
 
-Before Python 3.11.8 and 3.12.2 it counts recursion depth for all threads together, and a garbage collection
-inside it lets another thread parse: then `ast.parse` raises SystemError (python/cpython issue 106905). Texts
-of tracebacks are made with it, too.
+Before Python 3.11.8 and 3.12.2, the parser counts recursion depth for all threads together. A garbage
+collection inside it can let another thread parse; then `ast.parse` raises SystemError (python/cpython issue
+106905). Formatting a traceback also calls the parser.
 """
 
 from __future__ import annotations
@@ -14,7 +14,9 @@ T = TypeVar("T")
 
 
 def undisturbed(function: Callable[..., T], *arguments: Any) -> T:
-    """The result of a function that parses; it is called again if another thread interfered."""
+    """Calls a function that uses Python's parser, again and again while it fails because of another thread;
+    returns its result.
+    """
     while True:
         try:
             return function(*arguments)

@@ -1,7 +1,7 @@
-"""Entry points of other installed packages: objects by name, in groups.
+"""Finds entry points: objects that other installed packages provide under a name and a group.
 
-An entry point is found by its name, and its package is imported when that name is requested. Names in files
-and messages are only looked up here: code that is not installed is never loaded.
+The package of an entry point is imported only when its name is requested. Names in files and messages are
+looked up among installed packages only, so they can never load other code.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 
 def installed(group: str) -> dict[str, EntryPoint]:
-    """The entry points of a group by name, of all packages now on `sys.path`. Imports none of them. If two
-    packages have the same name, the first one on the path is used, with a warning.
+    """The entry points of a group by name, of all packages now on `sys.path`; none of them is imported. If
+    two packages have the same name in the group, the first one on the path is used, with a warning.
     """
     if not _mentioned(group):
         return {}
@@ -34,14 +34,14 @@ def installed(group: str) -> dict[str, EntryPoint]:
     for entry in metadata.entry_points(group=group):
         first = found.setdefault(entry.name, entry)
         if first.value != entry.value:
-            what = f"{first.value}, and {entry.value} as well, which is not used"
-            warn(f"the entry point {entry.name!r} of {group} is {what}", RuntimeWarning, stacklevel=3)
+            what = f"{entry.name!r} of {group}: {first.value} is used, {entry.value} is not"
+            warn(f"two packages have the entry point {what}", RuntimeWarning, stacklevel=3)
     return found
 
 
 def _mentioned(group: str) -> bool:
-    """Whether a package may have entry points of a group. Importing `importlib.metadata` takes 20 ms;
-    searching the same files takes less than one.
+    """Whether any package may have entry points of a group. It searches the files of the packages in less
+    than a millisecond, while importing `importlib.metadata` takes 20 ms.
     """
     if any(hasattr(finder, "find_distributions") for finder in sys.meta_path if finder is not PathFinder):
         return True
@@ -57,8 +57,8 @@ def _mentioned(group: str) -> bool:
 
 @lru_cache(maxsize=64)
 def _entry_points(folder: str, changed: int) -> bytes:
-    """The entry points of all packages in a folder, from their files. Installing or removing a package
-    changes `changed`, the modification time of the folder; otherwise each file is read once.
+    """The contents of the entry-point files of all packages in a folder. `changed` is the folder's
+    modification time, which every installation changes: it makes results of the cache outdated.
     """
     texts = []
     for name in glob("*-info/entry_points.txt", root_dir=folder):
@@ -69,8 +69,8 @@ def _entry_points(folder: str, changed: int) -> bytes:
 
 @contextmanager
 def blamed(what: str, passed: tuple[type[Exception], ...] = (AxlaError,)) -> Iterator[None]:
-    """Runs code of another package: any error except those in `passed` becomes an UnsupportedError that
-    begins with `what`.
+    """A context manager for calls of another package's code. Any exception, except those of the classes in
+    `passed`, becomes an UnsupportedError whose message begins with `what`.
     """
     try:
         yield

@@ -1,7 +1,7 @@
-"""Times and counts of program runs: `with axla.profile() as p:`, then `print(p)` or `p.write("trace.json")`.
+"""Measures program runs: `with axla.profile() as p:`, then `print(p)` or `p.write("trace.json")`.
 
-Executables `watch` for profiles: while one is recorded they run in another way, which measures steps and
-calls; otherwise there is no overhead. Times are those of CLOCK_MONOTONIC (`time.perf_counter_ns`).
+Executables register themselves with `watch`. While a profile is recorded they run code that measures steps
+and calls; at other times there is no overhead. Times are those of CLOCK_MONOTONIC (`time.perf_counter_ns`).
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from axla.core.errors import InvalidArgument
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A step: its description, the bytes that one call reads and writes, the number of operations, its source
-    location; whether threads share its work.
+    """A step of a program: its description, the bytes and arithmetic operations of one call, its source
+    location, and whether several threads share its work.
     """
 
     step: str
@@ -39,7 +39,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class ProfileStep:
-    """A step of a program and the total of its calls, in nanoseconds."""
+    """A step of a program with the number of its calls and their total time in nanoseconds."""
 
     program: str
     row: Row
@@ -48,33 +48,35 @@ class ProfileStep:
 
     @property
     def gigabytes_per_second(self) -> float:
-        """The bytes that all calls read and wrote by their time, in 10^9 bytes per second."""
+        """The memory throughput of the step: bytes read and written, in 10^9 per second."""
         return self.row.bytes * self.calls / self.ns if self.ns else 0.0
 
     @property
     def gigaflops(self) -> float:
-        """The operations of all calls by their time, in 10^9 per second."""
+        """The arithmetic throughput of the step: operations, in 10^9 per second."""
         return self.row.operations * self.calls / self.ns if self.ns else 0.0
 
 
 Counts = Callable[[], Iterable[tuple[Row, int, int]]]
-"""Gives steps, the nanoseconds of their calls together, and the calls."""
+"""Returns (step, total nanoseconds of its calls, number of calls) for each step."""
 
 
 @dataclass(slots=True)
 class ProfileRun:
-    """All calls of one executable: their number, their time in nanoseconds, the threads that made them."""
+    """All calls of one executable: their number, their total time in nanoseconds, and the names of the
+    calling threads.
+    """
 
     program: str
     backend: str
     counts: Counts
-    devices: tuple[Counts, ...] = ()  # of one participant each, where there are several
+    devices: tuple[Counts, ...] = ()  # one per participant, if there are several
     calls: int = 0
     ns: int = 0
     threads: set[str] = field(default_factory=set)
 
     def measure(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """Calls the function, and records it as a call of the program."""
+        """Calls `function` and records it as a call of the executable."""
         start = time.perf_counter_ns()
         try:
             return function(*arguments)
@@ -89,7 +91,9 @@ class ProfileRun:
 
     @property
     def steps(self) -> list[ProfileStep]:
-        """The steps that ran, longest first, then the remaining time of the calls."""
+        """The steps that were called, longest total time first. One more entry, `call`, has the remaining
+        time of the calls.
+        """
         found = [ProfileStep(self.program, row, ns, calls) for row, ns, calls in self.counts() if calls]
         rest = self.ns - sum(step.ns for step in found)
         found.append(
@@ -99,20 +103,20 @@ class ProfileRun:
 
 
 MOST_SPANS = 100_000
-"""Calls of an executable that a trace shows one by one."""
+"""The largest number of calls of an executable that a trace shows one by one."""
 
 
 class Profile:
-    """The runs, steps and compilations during a `with axla.profile()` block."""
+    """The executables, steps and compilations that were recorded in a `with axla.profile()` block."""
 
     def __init__(self) -> None:
         self._runs: list[ProfileRun] = []
-        self.events: list[dict[str, Any]] = []  # spans of compilation, transfers and calls; there at the end
+        self.events: list[dict[str, Any]] = []  # spans of compilations, transfers and calls; set at the end
 
     def run(
         self, program: str, backend: str, counts: Counts = tuple, devices: tuple[Counts, ...] = ()
     ) -> ProfileRun:  # fmt: skip
-        """The record for the calls of an executable."""
+        """Adds and returns a record for the calls of an executable."""
         made = ProfileRun(program, backend, counts, devices)
         with _lock:
             self._runs.append(made)
@@ -120,16 +124,16 @@ class Profile:
 
     @property
     def runs(self) -> list[ProfileRun]:
-        """The executables that were called."""
+        """The records of the executables that were called."""
         return [run for run in self._runs if run.calls]
 
     @property
     def steps(self) -> list[ProfileStep]:
-        """The steps of all programs, longest first."""
+        """The steps of all executables, longest total time first."""
         return sorted((step for run in self.runs for step in run.steps), key=lambda step: -step.ns)
 
     def to_text(self) -> str:
-        """A table of programs and their steps, compared with the limits of the machine."""
+        """A table of the executables and their steps, and the limits of the machine for comparison."""
         bandwidth, flops = machine_limits()
         lines = [f"machine: {bandwidth:.1f} GB/s, {flops:.1f} GFLOP/s (f32), measured"]
         for run in self.runs:
@@ -145,7 +149,9 @@ class Profile:
     __str__ = to_text
 
     def trace_events(self) -> list[dict[str, Any]]:
-        """Chrome trace events: spans, and for each program a track with its steps, of average length."""
+        """Returns Chrome trace events: the recorded spans, and for each executable a track on which its steps
+        have their mean duration.
+        """
         found = list(self.events)
         for number, run in enumerate(self.runs):
             place = {"pid": os.getpid(), "tid": -1 - number}
@@ -155,7 +161,7 @@ class Profile:
             for s in run.steps:
                 facts = {"calls": s.calls, "GB/s": s.gigabytes_per_second, "GFLOP/s": s.gigaflops}
                 facts |= {"kind": s.row.kind, "source": s.row.location}
-                length = s.ns // max(run.calls, 1) / 1e3  # whole nanoseconds, as viewers round
+                length = s.ns // max(run.calls, 1) / 1e3  # in us, from whole ns: viewers round
                 span = {"name": s.row.step, "cat": "step", "ph": "X", "ts": at, "dur": length, "args": facts}
                 found.append({**span, **place})
                 at += length
@@ -165,12 +171,14 @@ class Profile:
         return notebook.html(self)
 
     def write(self, path: str) -> None:
-        """Writes a trace for chrome://tracing and Perfetto."""
+        """Writes the profile as a trace for chrome://tracing and Perfetto."""
         trace.save(self.trace_events(), path)
 
 
 def tuning_lines(events: Iterable[dict[str, Any]]) -> list[str]:
-    """A table of the kernels that were tuned, from the compiler's spans; empty if there are none."""
+    """A table of the kernels that were tuned, made of the trace events of compilation; an empty list if there
+    are none.
+    """
     found = {event["name"]: event["args"] for event in events if event["cat"] == "tuning"}
     if not found:
         return []
@@ -202,8 +210,8 @@ _current: Profile | None = None
 
 
 def watch(executable: Any) -> None:
-    """Registers an executable, whose method `profiling` is called for the current profile, and for later
-    ones.
+    """Registers an executable. Its method `profiling` is called with the current profile, if any, and
+    whenever recording begins or ends.
     """
     _watchers.add(executable)
     if _current is None and flags.current().trace:
@@ -230,13 +238,13 @@ def _begin(profile: Profile | None) -> None:
 
 @contextmanager
 def profile() -> Iterator[Profile]:
-    """Measures what compiled programs, on every backend, do within the block, in all threads.
+    """Records a profile of compiled programs inside the block: all backends, all threads.
 
-    The first call of a program compiles it again, with clocks. InvalidArgument when a profile is already
-    being recorded.
+    The first call of a program compiles it again, with code that reads the clock. Raises InvalidArgument if a
+    profile is already being recorded.
     """
     if _current is not None:
-        raise InvalidArgument("axla.profile: a profile is being taken already")
+        raise InvalidArgument("axla.profile: another profile is already being recorded")
     made = Profile()
     with trace.recording() as made.events:
         _begin(made)
@@ -248,7 +256,9 @@ def profile() -> Iterator[Profile]:
 
 @functools.cache
 def machine_limits() -> tuple[float, float]:
-    """GB/s of copying by all threads, and GFLOP/s of f32 matrix products, both measured with NumPy."""
+    """Returns (GB/s, GFLOP/s), measured with NumPy: the speed of copying with all threads, and of f32 matrix
+    products.
+    """
     threads = limits.thread_count()
     source = np.ones((threads, (64 << 20) // 4 // threads), np.float32)
     target = np.empty_like(source)

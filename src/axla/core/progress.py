@@ -23,7 +23,7 @@ _FIRST, _BETWEEN, _WIDTH = 1.0, 0.1, 24  # seconds, seconds, characters
 
 
 def report(stage: str, done: int, total: int) -> None:
-    """Reports that `done` of `total` parts of a stage are done."""
+    """Reports to the current callback that `done` of `total` parts of a stage are finished."""
     listener = _listener.get()
     if listener is not None:
         listener(stage, done, total)
@@ -31,8 +31,8 @@ def report(stage: str, done: int, total: int) -> None:
 
 @contextmanager
 def progress(callback: Progress) -> Iterator[None]:
-    """Calls `callback(stage, done, total)` while programs are compiled in the block; also from threads of the
-    compiler, one at a time, so that `done` of a stage only grows.
+    """A context manager: `callback(stage, done, total)` is called while programs are compiled inside. The
+    compiler's threads call it one at a time, so `done` never decreases within a stage.
     """
     before = _listener.set(callback)
     try:
@@ -42,14 +42,14 @@ def progress(callback: Progress) -> Iterator[None]:
 
 
 def shown() -> AbstractContextManager[None]:
-    """Shows a bar while the block runs, if the flag is set."""
+    """A context manager that shows a bar if the flag `progress` is set, and else does nothing."""
     return bar() if flags.current().progress else nullcontext()
 
 
 @contextmanager
 def bar(stream: TextIO | None = None, first: float = _FIRST) -> Iterator[None]:
-    """Draws a bar on a stream, `first` seconds after the start of the block, and erases it at its end. If
-    there is a callback already, it stays, and nothing is drawn.
+    """A context manager that draws a progress bar, from `first` seconds after its start, and erases it at the
+    end. If a callback is already set, nothing is drawn.
     """
     if _listener.get() is not None:
         yield

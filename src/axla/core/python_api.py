@@ -1,7 +1,7 @@
 """Functions of CPython's C API.
 
-Those of `ctypes.pythonapi` are shared by all modules of a process, and some modules change their types, as
-`jax.ffi.pycapsule` does. The functions here have types of their own.
+All modules of a process share the functions of `ctypes.pythonapi`, and some change their argument types, as
+`jax.ffi.pycapsule` does. The functions made here have types of their own.
 """
 
 from __future__ import annotations
@@ -11,7 +11,9 @@ from typing import Any
 
 
 def python_function(name: str, result: Any, *parameters: Any) -> Any:
-    """A function of the C API with these ctypes, called with the interpreter lock."""
+    """Returns a function of the C API with these ctypes for its result and parameters. It is called while
+    holding the GIL.
+    """
     return c.PYFUNCTYPE(result, *parameters)((name, c.pythonapi))
 
 

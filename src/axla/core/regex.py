@@ -8,13 +8,15 @@ from typing import Any, cast
 
 _POSSESSIVE_GROUP = re.compile(r"(?<!\\)\)([*+?])\+")
 _KEEPS_PARTS = sys.version_info < (3, 11, 5)
-"""Before this version (CPython issue 106052), a group with a possessive quantifier keeps what it matched of a
-repetition that failed. There `ascii_regex` makes the quantifier greedy.
+"""Before this version (CPython issue 106052), a group with a possessive quantifier keeps the part that it
+matched before a repetition failed. For these versions `ascii_regex` makes the quantifier greedy.
 """
 
 
 class _Late:
-    """A `re.Pattern` that is compiled at its first use; attributes that were asked for once are kept here."""
+    """Acts as a `re.Pattern` that is compiled at its first use. Attributes of the pattern are stored here
+    when first read.
+    """
 
     def __init__(self, pattern: str | bytes, flags: int) -> None:
         self.pattern, self._flags = pattern, flags
@@ -26,10 +28,10 @@ class _Late:
 
 
 def regex(pattern: str, flags: int = 0) -> re.Pattern[str]:
-    """A pattern that is compiled when it is first used: imports stay fast."""
+    """Returns a pattern that is compiled at its first use, which keeps imports fast."""
     return cast(Any, _Late(pattern, flags))
 
 
 def ascii_regex(pattern: str) -> re.Pattern[str]:
-    """As `regex`, with letters, digits and blanks of ASCII only, as in HLO and StableHLO."""
+    """As `regex`, but letters, digits and blanks are those of ASCII only, as in HLO and StableHLO."""
     return regex(_POSSESSIVE_GROUP.sub(r")\1", pattern) if _KEEPS_PARTS else pattern, re.ASCII)

@@ -1,14 +1,14 @@
-"""Shapes: what an array, a tuple or a token looks like. Immutable and interned: compare with `is`.
+"""Shapes of arrays, tuples, tokens and buffers. They are immutable, and equal shapes are one object: compare
+with `is`.
 
     Shape(F32, (2, 3))                  f32[2,3]{1,0}
     TupleShape((a, b))                  (f32[2,3]{1,0}, s32[])
     TOKEN, OPAQUE                       token[], opaque[]
     BufferShape(a)                      b(f32[2,3]{1,0})
-An array shape always has a layout. `shape.logical` is the shape with the default layout (for tuples, of every
-leaf):
-`a.logical is b.logical` says that element type, sizes and dynamic bounds agree.
+An array shape always has a layout. `shape.logical` is the shape with the default layout (in a tuple, for
+every leaf). So `a.logical is b.logical` tests whether element types, sizes and dynamic bounds are equal.
 
-A size may be unknown and without a bound, `f32[?,4]`: such shapes are read, printed and refused, no more.
+A size may be unknown and unbounded, as in `f32[?,4]`. Such shapes can be read and printed, but not compiled.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ UNBOUNDED = -(1 << 63)
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The memory layout of an array: dimensions from minor (fastest varying) to major, tiles, padding, memory
-    space.
+    """The memory layout of an array: its dimensions from minor (fastest varying) to major, tiles, padding,
+    memory space.
     """
 
     minor_to_major: tuple[int, ...]
-    tiles: tuple[tuple[int | None, ...], ...] = ()  # None: a combined dimension, printed as *
+    tiles: tuple[tuple[int | None, ...], ...] = ()  # None is a combined dimension, printed as *
     element_bits: int = 0
     memory_space: int = 0
     tail_padding: int = 1
@@ -49,14 +49,14 @@ class Layout:
 
     @property
     def is_descending(self) -> bool:
-        """Whether the layout is row-major, with the last dimension varying fastest (regardless of tiles and
-        others).
+        """Whether the dimensions are in row-major order, the last one varying fastest. Tiles and other fields
+        are ignored.
         """
         return self.minor_to_major == tuple(range(len(self.minor_to_major) - 1, -1, -1))
 
     @property
     def is_default(self) -> bool:
-        """Whether the layout is row-major, without tiles, padding or any other field."""
+        """Whether the layout is row-major and has no tiles, padding or other fields."""
         default = default_layout(len(self.minor_to_major))
         return self is default or self == default
 
@@ -85,7 +85,7 @@ LAYOUT_KEYS = {
     "E": "element_bits", "S": "memory_space", "SC": "split_configs", "P": "physical_shape",
     "M": "metadata_prefix",
 }  # fmt: skip
-"""The letters of a layout's text behind its dimensions, in this order, and the fields that they write."""
+"""The letters of the parts of a layout's text that follow its dimensions, in this order, and their fields."""
 
 _DEFAULT_LAYOUTS: dict[int, Layout] = {}
 
@@ -110,11 +110,12 @@ class AnyShape:
     is_tuple = False
     is_token = False
     is_opaque = False
-    is_unbounded = False  # whether a size is not known, and has no bound
-    leaf_count = 1  # how many shapes are inside that are not tuples
+    is_unbounded = False  # whether a dimension has an unknown, unbounded size
+    leaf_count = 1  # a shape that is not a tuple is its own only leaf
 
-    # Arrays have these, and tuples `elements`; asking another kind of shape is an AttributeError. They are
-    # named here because most code is about arrays: operands are checked when an instruction is made.
+    # Arrays have these attributes, and tuples have `elements`; reading another one raises AttributeError.
+    # They are declared here, in the base class, since most code works on arrays: the verifier checks operands
+    # when an instruction is made.
     dtype: DType
     dims: tuple[int, ...]
     dynamic: tuple[bool, ...]
@@ -126,25 +127,27 @@ class AnyShape:
 
     @property
     def logical(self) -> AnyShape:
-        """The shape with all layouts row-major, for comparisons."""
+        """The shape with row-major layouts, for comparisons."""
         return self
 
     def leaves(self) -> Iterator[AnyShape]:
-        """The shapes inside, depth first; a shape that is not a tuple is its own only leaf."""
+        """Yields the shapes inside a tuple shape that are not tuples, depth first; for other shapes, the
+        shape itself.
+        """
         yield self
 
     def arrays(self) -> Iterator[Shape]:
-        """The arrays among the leaves."""
+        """Yields the array shapes among the leaves."""
         return (leaf for leaf in self.leaves() if isinstance(leaf, Shape))
 
     @property
     def array_bytes(self) -> int:
-        """The bytes of all arrays in the shape."""
+        """The total bytes of all arrays in the shape."""
         return sum(shape.byte_size for shape in self.arrays())
 
     @property
     def parts(self) -> tuple[AnyShape, ...]:
-        """The elements of a tuple; any other shape is its own only part."""
+        """The elements of a tuple shape; for other shapes, a tuple of the shape itself."""
         return self.elements if self.is_tuple else (self,)
 
     def to_string(self, *, layout: bool = True) -> str:
@@ -159,7 +162,9 @@ class AnyShape:
 
 
 class Shape(AnyShape):
-    """An array: element type, sizes, which sizes are upper bounds only (`dynamic`), layout."""
+    """The shape of an array: element type, sizes of the dimensions, which of them are dynamic (sizes are then
+    upper bounds), and layout.
+    """
 
     __slots__ = ("dtype", "dims", "dynamic", "layout", "is_unbounded", "_logical")
 
@@ -176,8 +181,8 @@ class Shape(AnyShape):
         dynamic: Sequence[bool] = (),
         layout: Layout | None = None,
     ) -> Shape:
-        """Returns the one object of this shape; equal shapes are identical. ShapeError for sizes
-        that are not integers of at least 0, or a layout that does not fit the rank.
+        """Returns the one object of this shape: equal shapes are identical. Raises ShapeError for sizes that
+        are not integers of at least 0, or a layout that does not fit the rank.
         """
         try:
             dims = tuple(dims)
@@ -191,11 +196,11 @@ class Shape(AnyShape):
         if found is not None:
             return found
         _check(dtype, dims, dynamic, layout)
-        dims = tuple(map(index, dims))  # NumPy's integers would overflow
+        dims = tuple(map(index, dims))  # as Python ints, since NumPy's can overflow
         is_unbounded = UNBOUNDED in dims
         if is_unbounded:
             marks = tuple(d == UNBOUNDED or n < len(dynamic) and dynamic[n] for n, d in enumerate(dims))
-            if marks != dynamic:  # what is not known is dynamic
+            if marks != dynamic:  # dimensions of unknown size are dynamic
                 return Shape(dtype, dims, marks, layout)
         self = object.__new__(cls)
         self.is_unbounded = is_unbounded
@@ -213,19 +218,19 @@ class Shape(AnyShape):
 
     @property
     def true_rank(self) -> int:
-        """The number of dimensions with more than one element; unknown sizes count."""
+        """The number of dimensions whose size is greater than 1 or unknown."""
         return sum(1 for d in self.dims if d > 1 or d == UNBOUNDED)
 
     @property
     def size(self) -> int:
-        """The number of elements (of the bounds, where dimensions are dynamic)."""
+        """The number of elements. For dynamic dimensions their bounds count."""
         if self.is_unbounded:
             raise UnsupportedError(f"{self.to_string(layout=False)}: the number of elements is not known")
         return prod(self.dims)
 
     @property
     def byte_size(self) -> int:
-        """Bytes in memory, without padding; types narrower than a byte take one."""
+        """The number of bytes in memory, without padding. An element narrower than a byte takes one byte."""
         return self.size * self.dtype.itemsize
 
     @property
@@ -235,38 +240,40 @@ class Shape(AnyShape):
 
     @property
     def is_dynamic(self) -> bool:
-        """Whether a size is an upper bound only, or not known."""
+        """Whether any dimension is dynamic: its size is only bounded, or unknown."""
         return any(self.dynamic)
 
     @property
     def logical(self) -> Shape:
-        """The shape with a row-major layout; dtype, sizes and bounds are kept."""
+        """The same shape with a row-major layout."""
         return self._logical
 
     def admits(self, dims: Sequence[int]) -> bool:
-        """Whether an array with these sizes has this shape: dynamic sizes are at most the bound."""
+        """Whether an array of sizes `dims` can have this shape. The size of a dynamic dimension may be less
+        than its bound.
+        """
         if len(dims) != self.rank:
             return False
         bounds = zip(dims, self.dims, self.dynamic, strict=True)
         return all(n <= bound if dynamic else n == bound for n, bound, dynamic in bounds)
 
     def with_dims(self, dims: Sequence[int], dynamic: Sequence[bool] = ()) -> Shape:
-        """The same element type with other sizes, in the default layout."""
+        """A shape of the same element type with other sizes, in the default layout."""
         return Shape(self.dtype, dims, dynamic)
 
     def with_dtype(self, dtype: DType) -> Shape:
-        """The same sizes and minor-to-major order with another element type."""
+        """A shape of another element type with the same sizes and order of dimensions."""
         layout = self.layout
         if layout.element_bits:
             layout = replace(layout, element_bits=dtype.bits if dtype.bits < 8 else 0)
         return Shape(dtype, self.dims, self.dynamic, layout)
 
     def with_layout(self, layout: Layout | None) -> Shape:
-        """Returns the shape with another layout; None is row-major."""
+        """Returns the shape with another layout; None means row-major."""
         return Shape(self.dtype, self.dims, self.dynamic, layout)
 
     def to_string(self, *, layout: bool = True) -> str:
-        """The HLO text: `f32[2,<=3]{1,0}`."""
+        """The HLO text of the shape, such as `f32[2,<=3]{1,0}`."""
         bounds = zip(self.dims, self.dynamic, strict=True)
         sizes = ",".join(("?" if d == UNBOUNDED else f"<={d}") if dyn else str(d) for d, dyn in bounds)
         text = f"{self.dtype.name}[{sizes}]"
@@ -297,23 +304,24 @@ def _check(dtype: DType, dims: tuple[int, ...], dynamic: tuple[bool, ...], layou
 
 
 MAX_LEAVES, MAX_DEPTH = 1 << 16, 100
-"""Limits of a tuple shape. Tuples of one value twice, nested, double in size with every level: a short
-program can describe a shape that no memory holds."""
+"""Limits of a tuple shape. Each tuple that holds one value twice doubles the number of leaves: nested ones
+could make a shape too large for memory in a short program.
+"""
 
 
 class TupleShape(AnyShape):
-    """A tuple of shapes, which may be tuples themselves."""
+    """The shape of a tuple. Its elements are shapes, which may be tuple shapes."""
 
     __slots__ = ("elements", "leaf_starts", "leaf_count", "depth", "is_unbounded", "_logical")
 
     elements: tuple[AnyShape, ...]
-    leaf_starts: tuple[int, ...]  # by element: the number of its first leaf
+    leaf_starts: tuple[int, ...]  # for each element, the number of its first leaf
     leaf_count: int
     depth: int
     is_tuple = True
 
     def __new__(cls, elements: Sequence[AnyShape] = ()) -> TupleShape:
-        """Returns the one object of this shape; ShapeError for too many leaves or levels."""
+        """Returns the one object of this shape; ShapeError for too many leaves or levels of nesting."""
         elements = tuple(elements)
         key = (cls, elements)
         found = _INTERNED.get(key)
@@ -341,7 +349,7 @@ class TupleShape(AnyShape):
         return self._logical or self
 
     def leaves(self) -> Iterator[AnyShape]:
-        """The shapes inside that are not tuples, depth first."""
+        """Yields the shapes inside that are not tuples, depth first."""
         stack = list(reversed(self.elements))
         while stack:
             shape = stack.pop()
@@ -351,8 +359,10 @@ class TupleShape(AnyShape):
                 yield shape
 
     def to_string(self, *, layout: bool = True) -> str:
-        """The HLO text: `(f32[2], s32[])`, with a comment at every fifth element."""
-        # XLA counts every fifth element for the reader.
+        """The HLO text of the shape, such as `(f32[2], s32[])`. Every fifth element has a comment with its
+        index.
+        """
+        # XLA marks every fifth element so.
         parts = [
             (f"/*index={i}*/" if i and i % 5 == 0 else "") + e.to_string(layout=layout)
             for i, e in enumerate(self.elements)
@@ -364,7 +374,7 @@ class TupleShape(AnyShape):
 
 
 class TokenShape(AnyShape):
-    """The shape of a token: no data, only order."""
+    """The shape of a token: a value without data that only orders ops."""
 
     __slots__ = ()
     is_token = True
@@ -392,7 +402,7 @@ class OpaqueShape(AnyShape):
 
 
 class BufferShape(AnyShape):
-    """Memory that holds an array, which custom calls write in place: a location instead of a value."""
+    """The shape of a buffer: memory that holds an array, and that custom calls write in place."""
 
     __slots__ = ("array", "is_unbounded", "_logical")
 
@@ -429,7 +439,7 @@ OPAQUE = OpaqueShape()
 
 @dataclass(frozen=True, slots=True)
 class ProgramShape:
-    """The parameters and result of a computation."""
+    """The shapes of the parameters and of the result of a computation, and the parameters' names."""
 
     parameters: tuple[AnyShape, ...]
     result: AnyShape
@@ -443,21 +453,21 @@ class ProgramShape:
 
 
 def show(shapes: Sequence[AnyShape] | AnyShape) -> str:
-    """Shapes as messages show them: without layouts."""
+    """The text of one or more shapes for messages, without layouts."""
     if isinstance(shapes, AnyShape):
         return shapes.to_string(layout=False)
     return "(" + ", ".join(s.to_string(layout=False) for s in shapes) + ")"
 
 
 def array(shape: AnyShape, what: str = "operand") -> Shape:
-    """`shape` as an array shape; ShapeError when it is a tuple, token or opaque."""
+    """Returns `shape` if it is an array shape; ShapeError if not. `what` names the value in the message."""
     if not isinstance(shape, Shape):
         raise ShapeError(f"{what} must be an array, found {shape.to_string(layout=False)}")
     return shape
 
 
 def strides(dims: Sequence[int]) -> tuple[int, ...]:
-    """Row-major strides in elements."""
+    """The row-major strides of an array of sizes `dims`, counted in elements."""
     result = [1] * len(dims)
     for i in range(len(dims) - 2, -1, -1):
         result[i] = result[i + 1] * dims[i + 1]

@@ -1,8 +1,9 @@
-"""Functions of shapes, and literals in linear memory: dimension numbers, ranks, layouts with padding.
+"""Functions of shapes: dimension numbers, ranks, subshapes; and literals as linear memory, with layout and
+padding.
 
-A layout in HLO text has no padding. `Padding` is that of XLA's documents: widths to which the dimensions of
-an array are extended in memory, and the value between the elements. `pack` and `unpack` convert between a
-literal and the linear memory described by layout and padding.
+A layout in HLO text has no padding. `Padding` is the one of XLA's documents: the widths to which the
+dimensions are extended in memory, and the value between the elements. `pack` and `unpack` convert between a
+literal and linear memory.
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ from axla.core.shape import AnyShape, Layout, Shape, TupleShape, array, show
 
 @dataclass(frozen=True, slots=True)
 class Padding:
-    """The width of every dimension in memory, and the value in positions without an element."""
+    """The padding of an array in memory: the width of every dimension, and the value at positions without an
+    element.
+    """
 
     widths: tuple[int, ...]
     value: object = 0
@@ -31,27 +34,29 @@ class Padding:
 
 
 def make_shape(dtype: DType, dims: Sequence[int] = ()) -> Shape:
-    """An array shape in the default layout, dimension 0 major."""
+    """An array shape in the default layout, in which dimension 0 is the most major one."""
     return Shape(dtype, tuple(dims))
 
 
 def make_tuple_shape(elements: Sequence[AnyShape]) -> TupleShape:
-    """The shape of a tuple with elements of these shapes."""
+    """A tuple shape with these elements."""
     return TupleShape(tuple(elements))
 
 
 def rank(shape: AnyShape) -> int:
-    """The number of dimensions."""
+    """The number of dimensions of an array shape."""
     return array(shape, "rank: the shape").rank
 
 
 def true_rank(shape: AnyShape) -> int:
-    """The number of dimensions that are not degenerate."""
+    """The number of dimensions of an array shape whose size is not 0 or 1."""
     return array(shape, "true_rank: the shape").true_rank
 
 
 def dimension_number(shape: AnyShape, number: int) -> int:
-    """The dimension from 0 to N-1 that `number` names; -1 is the last one, as in Python."""
+    """Converts a dimension number to one from 0 to rank-1. Negative numbers count from the end: -1 is the
+    last dimension. ShapeError if it is out of range.
+    """
     n = rank(shape)
     if not -n <= number < n:
         raise ShapeError(
@@ -63,12 +68,14 @@ def dimension_number(shape: AnyShape, number: int) -> int:
 
 
 def dimension(shape: AnyShape, number: int) -> int:
-    """The size of a dimension; negative numbers count from the last."""
+    """The size of dimension `number` of an array shape. Negative numbers count from the end."""
     return array(shape).dims[dimension_number(shape, number)]
 
 
 def subshape(shape: AnyShape, index: Sequence[int]) -> AnyShape:
-    """The shape at a path through nested tuples; the empty path is the shape itself."""
+    """The shape at `index`, a path through nested tuples; the empty path gives the shape itself. ShapeError
+    if the path does not exist.
+    """
     found = shape
     for depth, place in enumerate(index):
         if not isinstance(found, TupleShape) or not 0 <= place < len(found.elements):
@@ -80,7 +87,7 @@ def subshape(shape: AnyShape, index: Sequence[int]) -> AnyShape:
 
 
 def indexed_leaves(shape: AnyShape) -> list[tuple[tuple[int, ...], AnyShape]]:
-    """The leaves of a shape, in the order of `leaves`, each with its path through nested tuples."""
+    """The leaves of a shape, depth first, each with its path through nested tuples."""
     if not isinstance(shape, TupleShape):
         return [((), shape)]
     parts = enumerate(shape.elements)
@@ -88,7 +95,7 @@ def indexed_leaves(shape: AnyShape) -> list[tuple[tuple[int, ...], AnyShape]]:
 
 
 def widths(shape: Shape, padding: Padding | None = None) -> tuple[int, ...]:
-    """The sizes of the dimensions in memory."""
+    """The sizes of the dimensions in memory: the padded widths, or without padding the sizes of the shape."""
     if padding is None:
         return shape.dims
     if len(padding.widths) != shape.rank:
@@ -103,12 +110,14 @@ def widths(shape: Shape, padding: Padding | None = None) -> tuple[int, ...]:
 
 
 def elements_in_memory(shape: Shape, padding: Padding | None = None) -> int:
-    """The number of positions in memory, including padding."""
+    """The number of elements in memory, including padding."""
     return prod(widths(shape, padding))
 
 
 def pack(literal: Literal, layout: Layout | None = None, padding: Padding | None = None) -> np.ndarray:
-    """The linear memory of an array literal: its elements in the order of `layout`, else of its shape."""
+    """Writes an array literal to linear memory. The elements are in the order of `layout`, by default that of
+    the literal's shape.
+    """
     shape = array(literal.shape, "pack: the literal")
     if layout is not None:
         shape = shape.with_layout(layout)
@@ -122,7 +131,7 @@ def pack(literal: Literal, layout: Layout | None = None, padding: Padding | None
 
 
 def unpack(memory: np.ndarray, shape: Shape, padding: Padding | None = None) -> Literal:
-    """The literal of `shape` whose elements lie in `memory` in the order of the shape's layout."""
+    """Reads a literal of `shape` from linear memory. The elements are in the order of the shape's layout."""
     padded = widths(shape, padding)
     if memory.dtype != shape.dtype.numpy or memory.size != prod(padded):
         found = f"{memory.size} elements of {memory.dtype}"
@@ -134,10 +143,10 @@ def unpack(memory: np.ndarray, shape: Shape, padding: Padding | None = None) -> 
 
 
 def inverse(order: Sequence[int]) -> tuple[int, ...]:
-    """The inverse permutation: entry order[k] is k."""
+    """The inverse of the permutation `order`: entry order[k] of the result is k."""
     return tuple(sorted(range(len(order)), key=order.__getitem__))
 
 
 def major_to_minor(shape: Shape) -> tuple[int, ...]:
-    """The dimensions in memory order, major first."""
+    """The dimensions of a shape in memory order, the most major one first."""
     return tuple(reversed(shape.layout.minor_to_major))

@@ -1,9 +1,9 @@
-"""The one table of errors: class of AxlaError <-> status code <-> return code of a program's frame.
+"""The table of errors: it relates classes of AxlaError, status codes, and return codes of compiled programs.
 
-`Status` are the codes of XLA (absl's), of PJRT and of gRPC, which are the same numbers. `STATUS` gives the
-code of each class, `CLASSES` the class that a bare code is raised as, `FRAME_ERRORS` what the return codes of
-compiled programs mean. C headers, C++ and Rust of libraries, the runtime and interfaces to other processes
-read this table.
+The members of `Status` are the codes of XLA (absl), PJRT and gRPC, which have the same numbers. `STATUS` has
+the code of each class, `CLASSES` the class raised for a code, `FRAME_ERRORS` the meaning of return codes of
+compiled programs. C headers, C++ and Rust libraries, the runtime, and interfaces to other processes use these
+tables.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Status = IntEnum(
 )
 """Status codes of absl, tsl, PJRT_Error_Code and gRPC."""
 
-# The first class with a status is what a bare status is raised as.
+# For a status without a class, the first class with that status is raised.
 STATUS: dict[type[AxlaError], Status] = {
     errors.AxlaError: Status.UNKNOWN,
     errors.InvalidArgument: Status.INVALID_ARGUMENT,
@@ -48,7 +48,7 @@ CLASSES: dict[Status, type[AxlaError]] = {
 }
 del CLASSES[Status.OK]
 
-# Return codes of compiled programs. One from FIRST_MESSAGE on is an index into the program's own messages.
+# Return codes of compiled programs. Codes from FIRST_MESSAGE on are indices into the program's own messages.
 OK, CANCELLED, DEADLINE, INTERRUPTED, OUT_OF_MEMORY, CUSTOM_CALL, COLLECTIVE = range(7)
 WRONG_FRAME, INTERNAL, NO_BATCH, DEVICE = 7, 8, 9, 10
 NO_FILE, DAMAGED_FILE, OTHER_FILE = 64, 65, 66
@@ -57,7 +57,9 @@ FIRST_MESSAGE = 1000
 
 @dataclass(frozen=True, slots=True)
 class FrameError:
-    """A return code: its name in C without AXLA_, what it says, the class it is raised as, its status."""
+    """A return code of a compiled program: its C name without AXLA_, its message, the class raised for it,
+    and its status.
+    """
 
     name: str
     about: str
@@ -93,7 +95,7 @@ FRAME_ERRORS: dict[int, FrameError] = {
 
 
 def status_of(error: BaseException) -> Status:
-    """The status of an exception: its own, that of its frame code, or that of its class or nearest base
+    """The status for an exception: its own one, that of its return code, or that of its class or nearest base
     class.
     """
     if isinstance(error, errors.CustomCallFailure) and error.status:
@@ -110,7 +112,9 @@ def status_of(error: BaseException) -> Status:
 
 
 def frame_code(error: BaseException) -> int:
-    """The return code for an exception: its own, that of its first base class in the table, or INTERNAL."""
+    """The return code for an exception: its own one, else that of its class in FRAME_ERRORS, else
+    INTERNAL.
+    """
     code = getattr(error, "code", 0)
     if code:
         return code
@@ -119,13 +123,15 @@ def frame_code(error: BaseException) -> int:
 
 
 def class_of_frame(code: int) -> type[errors.RuntimeFailure]:
-    """The exception class for a frame's return code; RuntimeFailure for a program's own message."""
+    """The exception class for a return code of a compiled program; RuntimeFailure for the program's own
+    messages.
+    """
     return FRAME_ERRORS[code].raises if code in FRAME_ERRORS else _FAILURE
 
 
 def frame_message(code: int, own: tuple[str, ...] = ()) -> str:
-    """The message for a return code: one of the program's `own` messages, or that of the table; else
-    empty.
+    """The message for a return code: one of the program's `own` messages, or that of FRAME_ERRORS; "" for an
+    unknown code.
     """
     if 0 <= code - FIRST_MESSAGE < len(own):
         return own[code - FIRST_MESSAGE]
@@ -133,8 +139,8 @@ def frame_message(code: int, own: tuple[str, ...] = ()) -> str:
 
 
 def error_named(name: str, status: int, message: str) -> AxlaError:
-    """The exception that another process raised: with its class, or, if that is unknown, the class for its
-    status.
+    """Makes the exception that another process raised: of the class `name`, or, if it is unknown, of the
+    class for the status.
     """
     named = {kind.__name__: kind for kind in STATUS}
     known = status in CLASSES

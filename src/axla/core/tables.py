@@ -1,4 +1,4 @@
-"""Tables of functions by operation, in which names are not repeated."""
+"""Tables of functions, whose keys are made from the functions' names."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import Any
 
 
 def by_name(prefix: str, *functions: Callable[..., Any], between: str = "_") -> dict[str, Any]:
-    """Functions by their names: `_all_gather` becomes `stablehlo.all_gather` with that prefix, or
-    `all-gather` with the dash `between` words.
+    """Maps names of operations to functions. The name is `prefix` and the function's name without outer
+    underscores; `between` replaces the inner ones. So `_all_gather` becomes `stablehlo.all_gather`, or, with
+    `between="-"`, `all-gather`.
     """
     return {prefix + f.__name__.strip("_").replace("_", between): f for f in functions}

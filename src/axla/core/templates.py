@@ -1,8 +1,8 @@
-"""Templates for sources in other languages: package files with placeholders.
+"""Fills templates for sources in other languages: package files with placeholders.
 
-A template is `FOLDER/templates/NAME` below `axla`. Its placeholders are `FILL_WORD`, in capitals: valid
-identifiers in C, C++, Rust and CMake, so that compilers and formatters accept the file unchanged.
-`FILL_SYMBOL_run` is the placeholder SYMBOL followed by `_run`.
+The template `FOLDER/NAME` is the file `axla/FOLDER/templates/NAME`. Placeholders are written `FILL_WORD`,
+with WORD in capitals. They are valid identifiers in C, C++, Rust and CMake, so that compilers and formatters
+accept the file. `FILL_SYMBOL_run` is the placeholder SYMBOL followed by `_run`.
 """
 
 from __future__ import annotations
@@ -19,11 +19,12 @@ _PLACE = regex(r"^ *FILL_([A-Z]+)\n|FILL_([A-Z]+)", re.MULTILINE)
 
 
 def fill(template: str, **places: str | Iterable[str]) -> str:
-    """The text of a template (`aot/loader.c`), without its last line break.
+    """Returns the text of a template, such as `aot/loader.c`, with its placeholders replaced and without its
+    last line break.
 
-    A str replaces its placeholder. A list of lines replaces the line with the placeholder, which must be
-    alone in it; an empty list removes it. Raises InternalError for a placeholder without a value, a value
-    without a placeholder, and lines inside a line.
+    A str replaces the placeholder of its name. A list of lines replaces the whole line of the placeholder,
+    which must contain nothing else; an empty list removes the line. Raises InternalError for a placeholder
+    without a value, a value without a placeholder, and a list for a placeholder that is part of a line.
     """
     unused = set(places)
 
@@ -35,13 +36,13 @@ def fill(template: str, **places: str | Iterable[str]) -> str:
         if isinstance(found, str):
             return match[0].replace(f"FILL_{word}", found)
         if found is None or within:
-            wanted = "is not filled" if found is None else "is within a line, wanted a str"
-            raise InternalError(f"template {template}: {word} {wanted}")
+            wanted = "has no value" if found is None else "is part of a line, so it must be a str"
+            raise InternalError(f"template {template}: placeholder {word} {wanted}")
         return "".join(f"{line}\n" for line in found)
 
     text = _PLACE.sub(value, _text(template))
     if unused:
-        raise InternalError(f"template {template}: there is no place {', '.join(sorted(unused))}")
+        raise InternalError(f"template {template}: there is no placeholder {', '.join(sorted(unused))}")
     return text.removesuffix("\n")
 
 

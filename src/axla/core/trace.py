@@ -1,10 +1,10 @@
-"""A trace of what the compiler and the runtime do, for chrome://tracing and Perfetto.
+"""Records a trace of the compiler and the runtime, for chrome://tracing and Perfetto.
 
     with trace.span("llvm", kernel="fusion.3"):
         ...
 
 Spans are recorded while the flag `trace` names a file, or inside `with trace.recording() as events`. The file
-is written by `write`, which runs at exit.
+is written at exit.
 """
 
 from __future__ import annotations
@@ -34,7 +34,9 @@ def enabled() -> bool:
 
 @contextmanager
 def span(name: str, category: str = "compile", **arguments: Any) -> Iterator[None]:
-    """Records the time of the block under `name`; costs microseconds when nothing is recorded."""
+    """A context manager that records the time of the block under `name`. It takes microseconds when nothing
+    is recorded.
+    """
     if not enabled():
         yield
         return
@@ -46,7 +48,7 @@ def span(name: str, category: str = "compile", **arguments: Any) -> Iterator[Non
 
 
 def add(name: str, start_ns: int, end_ns: int, category: str = "compile", **arguments: Any) -> None:
-    """Records a span that was measured elsewhere (perf_counter_ns)."""
+    """Records a span whose start and end were measured by the caller with `time.perf_counter_ns`."""
     event = {
         "name": name, "cat": category, "ph": "X", "ts": start_ns / 1e3, "dur": (end_ns - start_ns) / 1e3,
         "pid": os.getpid(), "tid": threading.get_native_id(), "args": arguments,
@@ -61,7 +63,9 @@ def add(name: str, start_ns: int, end_ns: int, category: str = "compile", **argu
 
 @contextmanager
 def recording() -> Iterator[list[dict[str, Any]]]:
-    """Records spans within the block; the list is complete when the block ends."""
+    """A context manager that records spans inside the block. The list that it returns is filled at the end of
+    the block.
+    """
     global _recorders
     found: list[dict[str, Any]] = []
     with _lock:
@@ -78,19 +82,19 @@ def recording() -> Iterator[list[dict[str, Any]]]:
 
 
 def at_exit(more: Callable[[], list[dict[str, Any]]]) -> None:
-    """Adds events to those written at exit."""
+    """Registers a function that returns more events for the file written at exit."""
     _more.append(more)
 
 
 def write(path: str) -> None:
-    """Writes all spans recorded so far."""
+    """Writes all events recorded so far, and those of functions registered with `at_exit`, to a file."""
     with _lock:
         events = [*_events, *(event for more in _more for event in more())]
     save(events, path)
 
 
 def save(events: list[dict[str, Any]], path: str) -> None:
-    """Writes events to a file."""
+    """Writes events to a file in Chrome's JSON trace format."""
     text = json.dumps({"displayTimeUnit": "ms", "traceEvents": events})
     with open(path, "w", encoding="utf-8") as file:
         file.write(text)

@@ -1,9 +1,9 @@
-"""Custom calls: what a program may call by name, and how.
+"""Custom calls: functions that a program calls by name.
 
-Read `site.py` first (a call as data), then `registry.py` (what users register), `callables.py` (Python
-functions), `built_in.py` (targets that axla itself serves), `attributes.py` (typed attributes of FFI calls).
-Linear algebra that JAX calls: `routines.py` (plans of library calls), `plan.py` (such a plan),
-`library.py` (runs a plan on NumPy arrays), `lapack.py` (where the routines are), `tridiagonal.py`.
-What else goes between a running program and its process: `feeds.py` (infeed and outfeed), `mailbox.py` (sent
-and not yet received), `probes.py` (recorded values).
+Read `site.py` first (a call as data), then `registry.py` (registration by users), `callables.py` (Python
+functions), `built_in.py` (axla's own targets), `attributes.py` (typed attributes of FFI calls). For the
+linear algebra that JAX calls: `plan.py` (a plan of library calls), `routines.py` (makes plans), `library.py`
+(runs a plan on NumPy arrays), `lapack.py` (addresses of routines), `tridiagonal.py`. Data between a running
+program and its process: `feeds.py` (infeed, outfeed and channels), `mailbox.py` (values sent but not yet
+received), `probes.py` (recorded values).
 """

@@ -1,4 +1,6 @@
-"""The attributes of a typed custom call: a dictionary of MLIR, `{mode = 86 : ui8, names = ["a", "b"]}`."""
+"""Parses the attributes of a typed custom call: an MLIR dictionary such as `{mode = 86 : ui8, names = ["a",
+"b"]}`.
+"""
 
 from __future__ import annotations
 
@@ -32,21 +34,22 @@ _TYPES: dict[str, Any] = {
     "f16": np.float16, "bf16": ml_dtypes.bfloat16, "f32": np.float32, "f64": np.float64,
 }  # fmt: skip
 _BITS = {"f16": "<H", "bf16": "<H", "f32": "<I", "f64": "<Q"}
-_DEEPEST = 50  # dictionaries and lists in one another
+_DEEPEST = 50  # the limit of nested dictionaries and lists
 _ESCAPE = re.compile(rb'\\(?:([0-9a-fA-F]{2})|(["\\nt]))')
 
 
 def parse_attributes(text: str) -> dict[str, Any]:
-    """The dictionary as Python values: bool, str, NumPy scalars by their type, arrays, lists, dictionaries.
+    """Converts the text of a dictionary to Python values: bool, str, NumPy scalars, arrays, lists and
+    dicts.
 
-    An empty text is an empty dictionary. Raises ParseError.
+    An empty text means an empty dictionary. Raises ParseError for a malformed text.
     """
     if not text.strip():
         return {}
     reader = _Reader(text)
     found = reader.dictionary(0)
     if reader.kind != "end":
-        reader.fail("nothing more")
+        reader.fail("the end")
     return found
 
 
@@ -71,12 +74,12 @@ class _Reader(TokenCursor):
             if found:
                 self.expect(",")
             name = self.name("the name of an attribute")
-            # A name alone is a unit attribute: it is there.
+            # A name without a value is a unit attribute.
             found[name] = self.value(depth + 1) if self.accept("=") else True
         return found
 
     def name(self, what: str) -> str:
-        """A word, or what stands in quotes."""
+        """Reads a word, or a string in quotes."""
         if self.kind not in ("word", "string"):
             self.fail(what)
         quoted = self.kind == "string"
@@ -140,7 +143,7 @@ class _Reader(TokenCursor):
             self.fail(f"a number of type {type_}, not {text}, before")
 
     def array(self, word: str, depth: int) -> np.ndarray:
-        """`array<i64: 1, 2>`, or `dense<[1, 2]> : tensor<2xi64>`."""
+        """Reads `array<i64: 1, 2>` or `dense<[1, 2]> : tensor<2xi64>`, of which `word` has been read."""
         self.expect("<")
         if word == "array":
             type_ = self.advance()
@@ -159,7 +162,7 @@ class _Reader(TokenCursor):
         value = self.value(depth + 1)
         for mark in (">", ":", "tensor", "<"):
             self.expect(mark)
-        # `2x3xi64` reads as a number and a word.
+        # `2x3xi64` consists of the tokens `2` and `x3xi64`.
         shape = ""
         while self.token not in (">", ""):
             shape += self.advance()
@@ -169,13 +172,13 @@ class _Reader(TokenCursor):
             self.fail(f"a tensor type, not {shape!r}, before")
         dims = tuple(map(int, sizes))
         try:
-            return np.broadcast_to(np.array(value, _TYPES[type_]), dims)  # a view: the sizes cost nothing
+            return np.broadcast_to(np.array(value, _TYPES[type_]), dims)  # a view: uses no memory
         except (ValueError, TypeError, OverflowError):
             self.fail(f"elements for tensor<{shape}> before")
 
 
 def _unquoted(text: str) -> str:
-    """The string in quotes: MLIR escapes its bytes, which are UTF-8 or no text."""
+    """Removes the quotes and escapes of an MLIR string. Bytes that are not UTF-8 become surrogates."""
 
     def one(match: re.Match[bytes]) -> bytes:
         if match[1]:

@@ -1,5 +1,7 @@
-"""Custom call targets that axla brings: what compiled programs call in place of ops that reach the host, and
-one of JAX's that no library has. Each takes its call site besides the operands.
+"""The custom call targets that axla provides: functions for ops that communicate with the host or other
+participants, and a solver that JAX calls and that no library has.
+
+Each function gets the operands of the call, and its call site.
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ def _outfeed(data: Any, token: None, *, site: CallSite) -> None:
     give(feeds(current.device).outfeed, data)
 
 
-# The configuration of a transfer is its channel.
+# The configuration of a transfer to or from the host is its channel.
 
 
 def _to_host(data: Any, token: None, *, site: CallSite) -> None:
@@ -47,7 +49,7 @@ def _channel(site: CallSite) -> int | None:
     return int(site.config) if site.config else None
 
 
-# Of one between participants: its channel, and behind it, where they are given, sources and targets.
+# That of a transfer between participants is its channel, and after it, if given, its sources and targets.
 
 
 def _send(data: Any, token: None, *, site: CallSite) -> None:
@@ -61,12 +63,12 @@ def _recv(token: None, *, site: CallSite) -> tuple[Any, None]:
     if pairs is not None and all(target != current.participant for _, target in pairs):
         return nest(shape, (zeros(leaf) for leaf in shape.leaves())), None
     address = channel, None if pairs is None else current.participant
-    value = current.receive(address, f"in {site} for what nobody sent on channel {channel}")
+    value = current.receive(address, f"in {site} for data on channel {channel}, which nobody sent")
     return nest(shape, iter(leaves_of(str(site), shape, value))), None
 
 
 def zeros(leaf: AnyShape) -> Any:
-    """Zeros in the shape of a leaf; None for a token."""
+    """An array of zeros with the shape of a leaf; None for a token."""
     return np.zeros(leaf.dims, leaf.dtype.numpy) if isinstance(leaf, Shape) else None
 
 
@@ -77,7 +79,9 @@ def _channel_and_pairs(site: CallSite) -> tuple[str, list[tuple[int, int]] | Non
 
 
 def _trace(value: Any, *, site: CallSite) -> None:
-    """Logs the value under the tag that is the call's configuration; writes to stderr where nobody logs."""
+    """Logs the value, tagged with the call's configuration; prints it to stderr if logging is not
+    configured.
+    """
     if _log.hasHandlers():
         _log.info("%s: %s", site.config, value)
     else:
@@ -85,13 +89,13 @@ def _trace(value: Any, *, site: CallSite) -> None:
 
 
 def _probe(value: Any, *, site: CallSite) -> Any:
-    """The value itself, after whoever records probes has seen it."""
+    """Passes the value to the recorder of probes, if there is one, and returns it."""
     probe(site.config, value, site.result)
     return value
 
 
 def _check(truth: Any, *, site: CallSite) -> None:
-    """Ends the program with an error where a truth is false; compiled programs do it without Python."""
+    """Stops the program with an error if `truth` is false. Compiled programs do this without Python."""
     if not truth:
         raise RuntimeFailure(site.config)
 

@@ -1,4 +1,6 @@
-"""Calls of Python functions: NumPy arrays in and out, checked against what the program declares."""
+"""Calls of Python functions by programs, with NumPy arrays. The results are checked against the declared
+shapes.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ from axla.custom.site import CallSite, flatten, nest
 
 
 class PythonCall:
-    """A Python function at one call site. Takes and gives leaves; None for tokens."""
+    """Calls a Python function for one call site. Operands and results are lists of leaves, with None for
+    tokens.
+    """
 
     __slots__ = ("function", "site", "keywords", "_results")
 
@@ -26,7 +30,9 @@ class PythonCall:
         self._results = site.result_leaves
 
     def __call__(self, leaves: Sequence[np.ndarray | None]) -> list[np.ndarray | None]:
-        """The result's leaves. CustomCallFailure names the call; its cause is what the function raised."""
+        """Calls the function and returns the leaves of its result. An exception of the function becomes a
+        CustomCallFailure that names the call.
+        """
         rest: Iterator[Any] = iter([_read_only(leaf) for leaf in leaves])
         arguments = [nest(shape, rest) for shape in self.site.operands]
         try:
@@ -44,19 +50,21 @@ class PythonCall:
         return [self._checked(n, s, v) for n, (s, v) in enumerate(zip(self._results, values, strict=True))]
 
     def _checked(self, number: int, shape: AnyShape, value: Any) -> np.ndarray | None:
-        """A leaf of the result, which must be of exactly the declared shape and element type."""
+        """Returns a leaf of the result as an array. CustomCallFailure unless it has exactly the declared
+        element type and sizes.
+        """
         place = "the result" if len(self._results) == 1 else f"result {number}"
         if not isinstance(shape, Shape):
             if value is not None:
                 kind = show(shape)
                 raise CustomCallFailure(
-                    f"{self.site}: {place} is of type {type(value).__name__}; of a {kind} there is only None"
+                    f"{self.site}: {place} is of type {type(value).__name__}, wanted None for a {kind}"
                 )
             return None
         wanted = show(shape)
         try:
             array = np.asarray(value)
-        except Exception as error:  # an object may do anything when asked for an array
+        except Exception as error:  # conversion may call any code of the object
             raise CustomCallFailure(f"{self.site}: {place} is not an array: {error}") from error
         if array.dtype != shape.dtype.numpy or array.shape != shape.dims:
             found = f"{array.dtype}{list(array.shape)}"

@@ -1,15 +1,15 @@
-"""Infeed, outfeed and channels: values that wait, in order, between running programs and the host.
+"""Infeed, outfeed and channels: queues of values between running programs and the host.
 
-    feeds(0).infeed.put(batch)           # the host: nested tuples of arrays
-    executable(...)                      # the program: infeed takes them, outfeed gives
-    loss = feeds(0).outfeed.get()
+    feeds(0).infeed.put(batch)           # the host puts nested tuples of arrays
+    executable(...)                      # the program's infeeds take them; its outfeeds put values
+    loss = feeds(0).outfeed.get()        # the host gets the values
 
     feeds(0).from_host(7).put(x)          # for a recv with channel_id=7, is_host_transfer=true
     feeds(0).to_host(8).get()             # from a send of channel 8
 
-A device has one pair of queues, and one of each channel, which all programs on it share; a participant of a
-run uses those of its device. Whoever waits stops when its run does (deadline, cancel, Ctrl-C), and after
-`timeout` seconds in any case.
+Each device has an infeed, an outfeed, and two queues for each channel, which all programs on it share; a
+participant of a run uses those of its device. A program that waits stops when its run is stopped (deadline,
+cancel, Ctrl-C), or after `timeout` seconds.
 """
 
 from __future__ import annotations
@@ -31,27 +31,27 @@ HostValue = Any
 """Nested tuples of NumPy arrays; None for a token."""
 
 TIMEOUT = 60.0
-"""Seconds that a program waits for the host, and the host for a program, when they do not say otherwise."""
+"""The default seconds that a program waits for the host, and the host for a program."""
 
 _POLL = 0.02
 
 
 class Feed:
-    """A queue of values in one direction."""
+    """A queue of values that are passed in one direction."""
 
     def __init__(self, name: str, place: tuple[int, str, int | None] = (0, "", None)) -> None:
         self.name = name
         self.place = place
-        """Device, "infeed", "outfeed", "to" or "from", and the channel of the last two."""
+        """(device, "infeed", "outfeed", "to" or "from", channel of the last two)."""
         self.timeout = TIMEOUT
         self.most: int | None = None
-        """How many values may wait; None: as many as memory holds; 0: it is closed."""
+        """The largest number of values in the queue; None means no limit, 0 that it is closed."""
         self._values: deque[HostValue] = deque()
         self._changed = threading.Condition(locks.new_lock())
 
     def put(self, value: HostValue) -> None:
-        """Adds a copy of the value: nested tuples of what NumPy takes. A tuple without arrays adds nothing:
-        programs read nothing for it.
+        """Adds a copy of the value: nested tuples of array-likes. A value without arrays is not added, since
+        programs do not read one.
         """
         try:
             copied = _copied(value)
@@ -61,21 +61,23 @@ class Feed:
             raise InvalidArgument(f"{self.name}: the tuples of the value are nested too deep") from None
 
     def get(self, timeout: float | None = None) -> HostValue:
-        """The oldest value, as nested tuples of arrays; waits for one. DeadlineExceeded when none comes."""
+        """Waits for the oldest value, removes it and returns it, as nested tuples of arrays. DeadlineExceeded
+        after `timeout` seconds.
+        """
         if timeout is not None and not (isinstance(timeout, int | float) and timeout >= 0):
             raise InvalidArgument(f"{self.name}: timeout={timeout!r}, wanted seconds of at least 0")
         return self._take(self.timeout if timeout is None else timeout, _go_on)
 
     def close(self) -> None:
-        """Says that no value comes any more: who waits for one, or adds one, gets InvalidArgument. With
-        another `most` it is open again.
+        """Closes the queue: waiting for a value, or adding one, then raises InvalidArgument. Setting `most`
+        opens it again.
         """
         with self._changed:
             self.most = 0
             self._changed.notify_all()
 
     def clear(self) -> None:
-        """Drops what waits."""
+        """Removes all values from the queue."""
         with self._changed:
             self._values.clear()
 
@@ -85,13 +87,15 @@ class Feed:
     def _add(self, value: HostValue) -> None:
         with self._changed:
             if self.most is not None and len(self._values) >= self.most:
-                found = f"{self.most} values wait, and no more may" if self.most else "it is closed"
+                found = f"it is full, with {self.most} values" if self.most else "it is closed"
                 raise InvalidArgument(f"{self.name}: {found}")
             self._values.append(value)
             self._changed.notify()
 
     def _take(self, timeout: float, check: Callable[[], None]) -> HostValue:
-        """The oldest value; `check` raises when waiting has no point any more."""
+        """Waits for the oldest value, removes it and returns it. `check` is called while waiting, and raises
+        an exception to stop it.
+        """
         end = time.monotonic() + timeout
         with self._changed:
             while not self._values:
@@ -110,10 +114,10 @@ class Feed:
 
 
 class Feeds:
-    """The queues of a device."""
+    """The queues of one device."""
 
     kind: type[Feed] = Feed
-    """The class of queues: in a worker of the service they are those of its client."""
+    """The class of the queues. In a worker of the service it is one that uses the client's queues."""
 
     def __init__(self, device: int) -> None:
         self.device = device
@@ -122,15 +126,15 @@ class Feeds:
         self._channels: dict[tuple[str, int | None], Feed] = {}
 
     def to_host(self, channel: int | None) -> Feed:
-        """Values that programs send to the host on a channel."""
+        """The queue of values that programs send to the host on a channel."""
         return self._channel("to", channel)
 
     def from_host(self, channel: int | None) -> Feed:
-        """Values that programs receive from the host on a channel."""
+        """The queue of values that the host puts for programs to receive on a channel."""
         return self._channel("from", channel)
 
     def clear(self) -> None:
-        """Drops what waits in all of them."""
+        """Removes all values from all queues."""
         for feed in (self.infeed, self.outfeed, *self._channels.values()):
             feed.clear()
 
@@ -152,7 +156,7 @@ _lock = locks.new_lock()
 
 
 def feeds(device: int = 0) -> Feeds:
-    """The queues of a device, made when they are first asked for."""
+    """The queues of a device, which are created at the first call."""
     if type(device) is not int or device < 0:
         raise InvalidArgument(f"feeds: device={device!r}, wanted a number of at least 0")
     with _lock:
@@ -160,16 +164,17 @@ def feeds(device: int = 0) -> Feeds:
 
 
 def _go_on() -> None:
-    """For who has no run that could be stopped."""
+    """Does nothing: the check for waiting outside of a run, which cannot be stopped."""
 
 
 def _no_others(*unused: Any) -> Any:
-    raise InvalidArgument("a transfer outside of a run")
+    raise InvalidArgument("a transfer between participants is only possible in a run")
 
 
 class _Current(threading.local):
-    """The facts of the run that this thread is in: which participant it is, whether it is to stop, and how it
-    sends to others (an address, and the value) and receives (an address, and where it waits).
+    """The participant and device of the run in this thread, and functions for transfers: `check()` raises an
+    exception if the run is to stop, `send(address, value)` sends to a participant, `receive(address, where)`
+    waits for a value; `where` describes the op for messages.
     """
 
     participant = 0
@@ -183,7 +188,9 @@ current = _Current()
 
 
 def take(feed: Feed, shape: AnyShape, check: Callable[[], None]) -> HostValue:
-    """The next value of a queue, which must be of this shape; nothing is taken for one without arrays."""
+    """Takes the next value from a queue, which must have the shape `shape`. For a shape without leaves,
+    nothing is taken.
+    """
     if next(shape.leaves(), None) is None:
         return nest(shape, iter(()))
     value = feed._take(feed.timeout, check)
@@ -191,7 +198,9 @@ def take(feed: Feed, shape: AnyShape, check: Callable[[], None]) -> HostValue:
 
 
 def leaves_of(what: str, shape: AnyShape, value: HostValue) -> list[Any]:
-    """The arrays of a value, which must be of this shape."""
+    """The leaves of a value. InvalidArgument, with the name `what` of the queue, unless the value has the
+    shape `shape`.
+    """
     wanted = show(shape)
     try:
         leaves = flatten(shape, value)
@@ -207,7 +216,7 @@ def leaves_of(what: str, shape: AnyShape, value: HostValue) -> list[Any]:
 
 
 def give(feed: Feed, value: HostValue) -> None:
-    """Puts a value that nobody else has into a queue."""
+    """Puts a value into a queue without copying it. The caller must not keep it."""
     feed._add(value)
 
 

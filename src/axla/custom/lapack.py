@@ -1,6 +1,7 @@
-"""The routines of LAPACK and BLAS that SciPy carries: their addresses, and calls of them through ctypes.
+"""The LAPACK and BLAS routines of SciPy: their addresses, and calls of them through ctypes.
 
-SciPy exports them in capsules, as functions of pointers only: what Fortran takes, less the lengths of texts.
+SciPy exports them in capsules. All arguments are pointers, as in Fortran, but without the hidden lengths of
+strings.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ _BLAS = ("trsm",)
 
 
 def is_installed() -> bool:
-    """Whether there is a SciPy to bring the routines."""
+    """Whether SciPy is installed."""
     try:
         routine_address("spotrf")
     except UnsupportedError:
@@ -27,19 +28,23 @@ def is_installed() -> bool:
 
 
 def routine_address(symbol: str) -> int:
-    """The address of a routine (`spotrf`); UnsupportedError when there is no SciPy, or no such routine."""
+    """The address of a routine, such as `spotrf`. UnsupportedError if SciPy is not installed or has no such
+    routine.
+    """
     return _capsule(symbol)[0]
 
 
 @functools.cache
 def routine(symbol: str, count: int) -> Callable[..., None]:
-    """A routine of `count` pointers, to be called from Python. Calls give up the interpreter lock."""
+    """A routine with `count` arguments, all of which are pointers, as a Python function. Calls release the
+    GIL.
+    """
     return c.CFUNCTYPE(None, *[c.c_void_p] * count)(routine_address(symbol))
 
 
 @functools.cache
 def _capsule(symbol: str) -> tuple[int, object]:
-    """The address of a routine, and the capsule that holds it."""
+    """Returns (the address of a routine, the capsule that keeps it in memory)."""
     part = "cython_blas" if symbol[1:] in _BLAS else "cython_lapack"
     try:
         module: Any = importlib.import_module(f"scipy.linalg.{part}")

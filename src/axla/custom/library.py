@@ -1,4 +1,6 @@
-"""Runs the plan of a library call on NumPy arrays: what generated code does, one matrix after the other."""
+"""Runs the plan of a library call on NumPy arrays, one matrix of a batch after the other, as generated code
+does.
+"""
 
 from __future__ import annotations
 
@@ -17,13 +19,13 @@ _NOT_FINITE = -4
 
 
 def run_library_call(site: CallSite, operands: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """The results of a call, as arrays of the declared sizes."""
+    """Runs the library call of a call site, and returns the arrays of the results."""
     plan = plan_of(site)
     shapes = [s for s in site.operand_leaves if isinstance(s, Shape)]
     given = [np.ascontiguousarray(in_memory_order(a, s)) for a, s in zip(operands, shapes, strict=True)]
     results = [s for s in site.result_leaves if isinstance(s, Shape)]
     if len(results) != len(site.result_leaves) or len(shapes) != len(site.operand_leaves):
-        raise CustomCallFailure(f"{site}: tokens among operands or results")
+        raise CustomCallFailure(f"{site}: found a token as an operand or result, wanted arrays only")
     made = [np.zeros(in_memory_order(np.empty(s.dims, np.int8), s).shape, s.dtype.numpy) for s in results]
     _Run(plan, given, made).all()
     return [from_memory_order(a, s) for a, s in zip(made, results, strict=True)]
@@ -46,7 +48,7 @@ class _Run:
         return array.ctypes.data + place.offset + index * place.stride
 
     def elements(self, place: LeafAddress, index: int, dtype: np.dtype, count: int) -> np.ndarray:
-        """`count` numbers from a place on."""
+        """A view of `count` numbers that begin at `place`, for matrix `index` of the batch."""
         array = self.arrays[place.base][place.leaf] if place.base in self.arrays else self.scratch
         start = place.offset + index * place.stride
         return array.reshape(-1).view(np.uint8)[start : start + count * dtype.itemsize].view(dtype)
@@ -71,7 +73,7 @@ class _Run:
 
     def unpack(self, vectors: Vectors, index: int, real: np.dtype) -> None:
         n = self.plan.order
-        packed = self.elements(vectors.packed, index, real, n * n).reshape(n, n)  # one vector a row
+        packed = self.elements(vectors.packed, index, real, n * n).reshape(n, n)  # each row is a vector
         imaginary = self.elements(vectors.imaginary, index, real, n)
         kind = np.result_type(real, np.complex64)
         result = self.elements(vectors.result, index, kind, n * n).reshape(n, n)

@@ -1,4 +1,4 @@
-"""Messages between participants of a run that are not yet received: a queue for each address."""
+"""Values sent between the participants of a run and not yet received: a queue for each address."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Any
 
 from axla.core import locks
 
-_MOST = 1024  # runs; the oldest have ended
+_MOST = 1024  # mailboxes that are kept; older runs have ended
 _POLL = 0.01
 
 
 class Mailbox:
-    """The mailbox of a run. `moved` counts what was sent and received."""
+    """The mailbox of a run. `moved` is the number of values sent plus that of values received."""
 
     def __init__(self) -> None:
         self.moved = 0
@@ -22,19 +22,19 @@ class Mailbox:
         self._changed = threading.Condition(locks.new_lock())
 
     def send(self, address: Hashable, value: Any) -> None:
-        """Sends a value that nobody else has."""
+        """Sends a value to an address. The sender must not keep the value."""
         with self._changed:
             self._queues.setdefault(address, deque()).append(value)
             self.moved += 1
             self._changed.notify_all()
 
     def has(self, address: Hashable) -> bool:
-        """Whether something was sent there."""
+        """Whether a value is waiting at the address."""
         return bool(self._queues.get(address))
 
     def take(self, address: Hashable, check: Callable[[], None], found: Any = None) -> Any:
-        """The oldest value that was sent; waits for one. `check` raises when that has no point any more,
-        `found` is called before the value is taken.
+        """Waits for the oldest value at the address, removes it and returns it. `check` is called while
+        waiting, and raises an exception to stop it; `found` is called before the value is removed.
         """
         with self._changed:
             while not self._queues.get(address):
@@ -46,10 +46,14 @@ class Mailbox:
             return self._queues[address].popleft()
 
     def failed(self, error: BaseException) -> None:
-        """When the run has failed: tells what others rely on."""
+        """Called when the run has failed. A subclass that sends to other processes reports the error to
+        them.
+        """
 
     def finish(self) -> None:
-        """At the end of the run: waits until what was sent has left this process."""
+        """Called at the end of the run. A subclass that sends to other processes waits until everything is
+        sent.
+        """
 
 
 _runs: OrderedDict[int, Mailbox] = OrderedDict()
@@ -57,7 +61,7 @@ _lock = locks.new_lock()
 
 
 def mailbox_of(run: int) -> Mailbox:
-    """The mailbox of a run of one participant."""
+    """The mailbox of a run with one participant, given by its run id."""
     with _lock:
         found = _runs.setdefault(run, Mailbox())
         while len(_runs) > _MOST:

@@ -1,8 +1,8 @@
-"""Calls of library routines as data.
+"""Plans: calls of library routines as data.
 
-A plan is a routine of SciPy's LAPACK, and for each of its arguments (all are pointers) where it lies: in an
-operand, in a result or in scratch memory, and how far on for each matrix of a batch. Generated code and the
-interpreter run the same plan.
+A plan names a routine of SciPy's LAPACK. For each argument of it (all are pointers) it has the address: in an
+operand, a result or scratch memory, and the distance between the matrices of a batch. Generated code and the
+interpreter run the same plans.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ OPERAND, RESULT, SCRATCH, NULL = "operand", "result", "scratch", "null"
 
 @dataclass(frozen=True, slots=True)
 class LeafAddress:
-    """Memory: `offset` bytes into leaf `leaf` of operands or results, or into the scratch; `stride` bytes on
-    for each matrix.
+    """An address: `offset` bytes into leaf number `leaf` of the operands or results, or into the scratch
+    memory. For each further matrix of the batch it is `stride` bytes higher.
     """
 
     base: str
@@ -27,31 +27,31 @@ class LeafAddress:
 
 @dataclass(frozen=True, slots=True)
 class Vectors:
-    """Eigenvectors of a real matrix as LAPACK gives them, to be written as complex ones: where eigenvalue k
-    has an imaginary part, columns k and k+1 are the real and imaginary parts of a conjugate pair.
+    """Converts eigenvectors of a real matrix, as LAPACK packs them, to complex vectors. If eigenvalue k has
+    an imaginary part, the packed columns k and k+1 are the real and imaginary parts of a conjugate pair.
     """
 
     packed: LeafAddress
-    imaginary: LeafAddress  # of the eigenvalues
+    imaginary: LeafAddress  # the imaginary parts of the eigenvalues
     result: LeafAddress
 
 
 @dataclass(frozen=True, slots=True)
 class CallPlan:
-    """How to run a call of a library routine."""
+    """A call of a library routine, for each matrix of a batch."""
 
     symbol: str
     dtype: DType
     batch: int
     arguments: tuple[LeafAddress, ...]
-    copies: tuple[tuple[int, int], ...]  # (operand leaf, result leaf): the whole array
-    copied: tuple[tuple[LeafAddress, LeafAddress, int], ...]  # (from, to, bytes), for each matrix
-    zeroed: tuple[int, ...]  # result leaves
-    stores: tuple[tuple[int, bytes], ...]  # what the scratch holds at the start: (offset, contents)
+    copies: tuple[tuple[int, int], ...]  # (operand leaf, result leaf): copied before all calls
+    copied: tuple[tuple[LeafAddress, LeafAddress, int], ...]  # (from, to, bytes): copied before each call
+    zeroed: tuple[int, ...]  # the result leaves that start as zeros
+    stores: tuple[tuple[int, bytes], ...]  # (offset, bytes): written to scratch memory at the start
     scratch_bytes: int
     finite: tuple[LeafAddress, int] | None = (
-        None  # real numbers that must be finite, else `info` is -4, and no call
+        None  # (address, count) of reals; unless all are finite, `info` is -4 and the call is left out
     )
     info: LeafAddress | None = None
     vectors: tuple[Vectors, ...] = ()
-    order: int = 0  # of the eigenvectors' matrix
+    order: int = 0  # the size of the matrix of eigenvectors

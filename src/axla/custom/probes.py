@@ -1,11 +1,11 @@
-"""Records the values that `interpreter.probe` marks; programs run as without it.
+"""Records the values of `interpreter.probe` calls. Without a recorder these calls have no effect.
 
     with record_probes() as probes:
         executable(x)
-    probes.values["after layer 3"]        # an array for each time it was reached
+    probes.values["after layer 3"]        # a list with an array for each call
 
-With a directory every value is a file of NumPy's, `NAME_1.npy` and so on, and `index.csv` lists probe, type
-and file.
+If a directory is given, each value is also written to a file `NAME_1.npy` and so on; `index.csv` lists probe,
+type and file.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from axla.core.shape import AnyShape
 
 
 class Probes:
-    """Values by the name of their probe, in the order in which they came."""
+    """The recorded values by the name of their probe, in the order of the calls."""
 
     def __init__(self, directory: str | os.PathLike[str] | None = None) -> None:
         self.values: dict[str, list[np.ndarray]] = {}
         self.directory = None if directory is None else Path(directory)
 
     def add(self, name: str, value: np.ndarray, shape: AnyShape) -> None:
-        """Takes a value, and writes it where there is a directory."""
+        """Stores a value, and writes it to a file if there is a directory."""
         seen = self.values.setdefault(name, [])
         seen.append(np.array(value))
         if self.directory is None:
@@ -52,7 +52,9 @@ _recording: ContextVar[Probes | None] = ContextVar("axla_probes", default=None)
 
 @contextmanager
 def record_probes(directory: str | os.PathLike[str] | None = None) -> Iterator[Probes]:
-    """Records what probes see in programs that run inside of the `with`, in this thread."""
+    """A context manager that records the values of probes in programs that run inside the block, in this
+    thread.
+    """
     probes = Probes(directory)
     token = _recording.set(probes)
     try:
@@ -62,7 +64,7 @@ def record_probes(directory: str | os.PathLike[str] | None = None) -> Iterator[P
 
 
 def probe(name: str, value: np.ndarray, shape: AnyShape) -> None:
-    """Shows a value to whoever records."""
+    """Passes a value to the recorder of this thread, if there is one."""
     probes = _recording.get()
     if probes is not None:
         probes.add(name, value, shape)

@@ -1,4 +1,6 @@
-"""The functions that programs may call by name: `register_custom_call`, and how a call finds its target."""
+"""The functions that programs may call by name: `register_custom_call`, and the search for the target of a
+call.
+"""
 
 from __future__ import annotations
 
@@ -44,14 +46,14 @@ _SIGNATURES = {
     FFI: "XLA_FFI_Error *f(XLA_FFI_CallFrame *)",
     AXLA: "int32_t f(axla_frame *, void **operands, void **results, const char *opaque, int64_t length)",
 }
-STAGES = ("instantiate", "prepare", "initialize", "execute")  # of FFI
+STAGES = ("instantiate", "prepare", "initialize", "execute")  # the stages of an FFI handler
 
 
 @dataclass(frozen=True)
 class CallTarget:
-    """The function that a name stands for. `keep` is whatever must live as long as the address. `instantiate`
-    is the handler of FFI that makes the state of a call when a program is loaded, `user_data` the address of
-    what handlers find as their user data, of whatever type.
+    """The function registered under a name. `keep` is an object that keeps the address valid. `instantiate`
+    is the address of the FFI handler that creates the state of a call when a program is loaded. `user_data`
+    is an address that FFI handlers get as their user data.
     """
 
     name: str
@@ -64,28 +66,28 @@ class CallTarget:
 
 
 _targets: dict[str, CallTarget] = {}
-"""Without a lock: what a target holds may unregister others when it goes, also in a garbage collection."""
+"""Has no lock: when a target is freed, even by a garbage collection, its finalizer may unregister others."""
 _libraries: list[tuple[c.CDLL, str | None]] = []
 _lock = locks.new_lock()
-"""Of the libraries."""
+"""The lock for `_libraries`."""
 
 
 def register_custom_call(
     name: str, target: Any = None, *, symbol: str | None = None, api: str | None = None
 ) -> Any:
-    """Makes a function known to the programs that are compiled from now on, on every backend.
+    """Registers a function under a name, for programs that are compiled from now on, on every backend.
 
-    `target` is the path of a shared library or a `ctypes.CDLL` (`symbol` is the function in it, `name` unless
-    it is given); the address of a native function as an int, a PyCapsule, a ctypes or cffi function or
-    callback, or a Numba `cfunc`; or a Python function. A name that is registered again means the new target
-    from then on.
+    `target` is one of these: the path of a shared library or a `ctypes.CDLL`, with the function `symbol` in
+    it (default: `name`); the address of a native function as an int, a PyCapsule, a ctypes or cffi function
+    or callback, or a Numba `cfunc`; a Python function. Registering a name again replaces its target.
 
-    `api` says how a native function is called: "original", `void f(void *out, void **in)`, unless given;
-    "status_returning", "status_returning_unified", "untyped", "ffi" or "axla" (docs/custom-calls.md). With
-    "ffi", a dictionary gives the functions of several stages, "execute" and "instantiate". A Python function
-    takes read-only NumPy arrays and gives arrays of exactly the declared shapes and types.
+    `api` is the calling convention of a native function: "original", `void f(void *out, void **in)`, is the
+    default; others are "status_returning", "status_returning_unified", "untyped", "ffi" and "axla"
+    (docs/custom-calls.md). With "ffi", `target` may be a dictionary with functions for the stages "execute"
+    and "instantiate". A Python function gets read-only NumPy arrays and must return arrays of exactly the
+    declared shapes and types.
 
-    Without `target` it is a decorator. Gives the function that was registered.
+    Without `target` this is a decorator. Returns `target`, or the decorated function.
     """
     if not isinstance(name, str) or not name:
         raise InvalidArgument(f"register_custom_call: name={name!r}; wanted a string that is not empty")
@@ -96,14 +98,14 @@ def register_custom_call(
 
 
 def register_target(target: CallTarget) -> None:
-    """Makes a target known by its name."""
+    """Registers a target under its name."""
     _targets[target.name] = target
 
 
 def register_custom_calls(library: str | os.PathLike[str] | c.CDLL, *, api: str | None = None) -> None:
-    """Makes every function of a library known under its symbol's name, to programs compiled from now on:
-    what `register_custom_call` does for one. `ctypes.CDLL(None)` stands for the process. Names that are
-    registered, and those of axla's own targets, go first; of several libraries the last one.
+    """Registers every function of a library under its symbol, as `register_custom_call` does for one.
+    `ctypes.CDLL(None)` means the functions of the process. Registered names, and axla's own targets, take
+    precedence; of several libraries, the one registered last does.
     """
     where = "register_custom_calls"
     if api is not None and api not in NATIVE:
@@ -114,18 +116,18 @@ def register_custom_calls(library: str | os.PathLike[str] | c.CDLL, *, api: str 
 
 
 def unregister_custom_calls() -> None:
-    """Forgets all libraries of `register_custom_calls`."""
+    """Removes all libraries registered by `register_custom_calls`."""
     _libraries.clear()
 
 
 def unregister_custom_call(name: str) -> None:
-    """Forgets a name. Programs that are compiled already go on."""
+    """Removes a registered name. Programs that are already compiled keep its target."""
     if _targets.pop(name, None) is None:
         raise InvalidArgument(f"unregister_custom_call: {name!r} is not registered")
 
 
 def registered(name: str) -> CallTarget | None:
-    """The target of a name, as registered now."""
+    """The target that is now registered under a name; None if there is none."""
     return _targets.get(name)
 
 
@@ -146,10 +148,10 @@ def _target(name: str, target: Any, symbol: str | None, api: str | None) -> Call
                 f"{where}: wanted a library, an address, a native or a Python function, found {target!r}"
             )
         if api not in (None, PYTHON):
-            raise InvalidArgument(f"{where}: api={api!r} is of native functions, found {target!r}")
+            raise InvalidArgument(f"{where}: api={api!r} is for native functions, found {target!r}")
         return CallTarget(name, PYTHON, function=target)
     if api == PYTHON:
-        raise InvalidArgument(f"{where}: api='python' is of Python functions, found {target!r}")
+        raise InvalidArgument(f"{where}: api='python' is for Python functions, found {target!r}")
     if not 0 < address < 1 << 64:
         raise InvalidArgument(f"{where}: {address:#x} is not the address of a function")
     _check_signature(where, target, api or ORIGINAL)
@@ -157,9 +159,9 @@ def _target(name: str, target: Any, symbol: str | None, api: str | None) -> Call
 
 
 def _stages(where: str, name: str, stages: Mapping[str, Any], api: str | None) -> CallTarget:
-    """The target of the functions of several stages."""
+    """Makes the target for a dictionary with functions of several stages."""
     if api != FFI:
-        raise InvalidArgument(f"{where}: functions of stages are of api='ffi', found api={api!r}")
+        raise InvalidArgument(f"{where}: a dictionary of stages needs api='ffi', found api={api!r}")
     for stage in stages:
         if stage not in STAGES:
             raise InvalidArgument(f"{where}: stage {stage!r}; {choices(STAGES, stage)}")
@@ -171,12 +173,13 @@ def _stages(where: str, name: str, stages: Mapping[str, Any], api: str | None) -
 
 
 def _check_signature(where: str, target: Any, api: str) -> None:
-    """Refuses a ctypes function whose types, where it says them, are not those of the convention."""
+    """Refuses a ctypes function whose declared argument types do not fit the calling convention."""
     if not isinstance(target, c._CFuncPtr):  # type: ignore[attr-defined]
         return
     types = target.argtypes
     wanted = _SIGNATURES[api]
-    # Every argument is as wide as an address, and none is a float. Types that are classes of the user pass.
+    # In all conventions, arguments are as wide as an address, and none is a float. Classes of users are
+    # accepted.
     simple = [t for t in types or () if isinstance(t, type) and issubclass(t, c._SimpleCData)]
     narrow = any(c.sizeof(t) != c.sizeof(c.c_void_p) or t is c.c_double for t in simple)
     if types is not None and (narrow or len(types) != wanted.count(",") + 1):
@@ -189,8 +192,8 @@ def _check_signature(where: str, target: Any, api: str) -> None:
 def _library(where: str, library: Any) -> c.CDLL:
     try:
         return library if isinstance(library, c.CDLL) else c.CDLL(os.fspath(library))
-    except (OSError, ValueError, TypeError) as error:  # ValueError: a path that cannot be one
-        raise InvalidArgument(f"{where}: the library does not load: {error}") from error
+    except (OSError, ValueError, TypeError) as error:  # ValueError is for an invalid path
+        raise InvalidArgument(f"{where}: cannot load the library: {error}") from error
 
 
 def _symbol(where: str, library: Any, symbol: str) -> Any:
@@ -206,7 +209,7 @@ _capsule_pointer = c.PYFUNCTYPE(c.c_void_p, c.py_object, c.c_void_p)(("PyCapsule
 
 
 def address_of(target: Any) -> int | None:
-    """The address of a native function or object; None for what is none."""
+    """The address of a native function or object; None for any other object."""
     if isinstance(target, int) and not isinstance(target, bool):
         return target
     if isinstance(target, c._CFuncPtr | c.c_void_p):  # type: ignore[attr-defined]
@@ -221,7 +224,9 @@ def address_of(target: Any) -> int | None:
 
 
 def find_target(site: CallSite) -> CallTarget:
-    """The target of a call, checked to take calls of its kind; UnsupportedError says why there is none."""
+    """Finds the target of a call, and checks that it supports calls of this kind. UnsupportedError, with the
+    reason, if there is none.
+    """
     found = _targets.get(site.target)
     if found is None and site.target in BUILT_IN:
         return CallTarget(site.target, PYTHON, function=BUILT_IN[site.target])
@@ -241,14 +246,16 @@ def find_target(site: CallSite) -> CallTarget:
             return replace(found, api=wanted)
         if wanted != found.api:
             raise UnsupportedError(
-                f"{site}: the call is of {site.version}, {_SIGNATURES[wanted]}, but the target was "
+                f"{site}: the call has {site.version}, {_SIGNATURES[wanted]}, but the target was "
                 f"registered with api={found.api!r}, {_SIGNATURES[found.api]}"
             )
     return found
 
 
 def in_libraries(name: str) -> CallTarget | None:
-    """The target of a name in the libraries of `register_custom_calls`."""
+    """Finds the target of a name in the libraries registered by `register_custom_calls`; None if none has
+    it.
+    """
     for library, api in tuple(_libraries):
         with suppress(InvalidArgument):
             return _target(name, library, None, api)
@@ -259,33 +266,33 @@ def _unknown(name: str) -> str:
     from axla.custom.routines import TARGETS
 
     if name.startswith("interpreter."):
-        return "it is known to the interpreter alone, backend='interpreter'"
+        return "only the interpreter supports it: backend='interpreter'"
     if "callback" in name:
-        return "it is a Python function of the process that traced the program; axla.jax.jit runs both"
+        return "it is a Python function of the process that traced the program: use axla.jax.jit there"
     own = sorted(_targets)
-    text = "no such target is registered; axla.register_custom_call makes one for programs of this process, "
-    text += "and ahead of time `externals` names functions that whoever links the library brings"
+    text = "no such target is registered: use axla.register_custom_call, or, for programs compiled ahead "
+    text += "of time, declare with `externals` a function that is linked to the library"
     listed = ", ".join(own[:8]) + (", ..." if len(own) > 8 else "")
     return text + (did_you_mean(name, [*own, *TARGETS]) or f" (registered: {listed or 'none'})")
 
 
 def _check_python(site: CallSite, target: CallTarget) -> None:
-    """Refuses a Python function that cannot take the operands and attributes of a call."""
+    """Refuses a Python function whose signature does not fit the operands and attributes of a call."""
     assert target.function is not None
     try:
         signature = inspect.signature(target.function)
     except (TypeError, ValueError):
-        return  # a builtin: only calling it tells
+        return  # a builtin has no signature to check
     try:
         signature.bind(*site.operands, **keywords_of(target.function, site))
     except TypeError as error:
         name = getattr(target.function, "__qualname__", type(target.function).__qualname__)
-        raise UnsupportedError(f"{site}: {name}{signature} does not take the call: {error}") from error
+        raise UnsupportedError(f"{site}: {name}{signature} cannot be called so: {error}") from error
 
 
 def keywords_of(function: Callable[..., Any], site: CallSite) -> dict[str, Any]:
-    """The keyword arguments of a Python function: the attributes of a typed call; of another one the opaque
-    text, if the function has a parameter `opaque`.
+    """The keyword arguments for a Python function: the attributes of a typed call. For other calls, if the
+    function has a parameter `opaque`, it is the configuration as bytes.
     """
     if function in BUILT_IN.values():
         return {"site": site}

@@ -1,10 +1,8 @@
 """The linear algebra targets that JAX emits for CPUs, `lapack_<type><routine>_ffi`, as plans.
 
-Matrices are taken as column-major, which is what LAPACK wants, whatever the layouts say: it is the layouts of
-the call that bring them into this order.
-
-An operand that a routine overwrites is copied into the result first; `info` results are the routine's. What a
-routine may leave undefined is zero.
+Matrices are always passed as column-major, as LAPACK requires; the layouts declared by the call put them into
+this order. An operand that a routine overwrites is first copied into the result. `info` results are those of
+the routine. Results that a routine may leave undefined are set to zero.
 """
 
 from __future__ import annotations
@@ -34,13 +32,15 @@ _LARGEST = (1 << 31) - 1
 
 @lru_cache(maxsize=256)
 def plan_of(site: CallSite) -> CallPlan:
-    """The plan of a call; UnsupportedError for shapes, types or attributes that the target does not take."""
+    """The plan of a call. UnsupportedError if the target does not support its shapes, types or attributes."""
     return _built(site, _Builder).plan()
 
 
 @dataclass(frozen=True, slots=True)
 class RoutineCall:
-    """A call that is right: its routine without the letter of the type, batch sizes, attributes."""
+    """A valid call of a LAPACK routine: the routine's name without the type's letter, the batch sizes, and
+    the attributes.
+    """
 
     routine: str
     batch: tuple[int, ...]
@@ -48,7 +48,9 @@ class RoutineCall:
 
 
 def request_of(site: CallSite) -> RoutineCall:
-    """The routine that a call asks for, checked as for its plan but without the library."""
+    """The LAPACK routine, batch sizes and attributes of a call. It is checked as `plan_of` does, but the
+    library is not needed.
+    """
     build = _built(site, _Checker)
     values = {k: chr(v) if type(v) is np.uint8 else int(v) for k, v in build.attributes.items()}
     return RoutineCall(build.name, build.batch_dims, values)
@@ -68,7 +70,9 @@ def _built(site: CallSite, kind: type[_Builder]) -> _Builder:
 
 
 class _Builder:
-    """Collects the parts of a plan by the names of the fields of `CallPlan`; refuses what does not fit."""
+    """Collects the parts of a plan in attributes named like the fields of `CallPlan`. UnsupportedError for an
+    invalid call.
+    """
 
     def __init__(self, site: CallSite, letter: str, name: str, attributes: dict[str, Any]) -> None:
         self.site, self.name, self.attributes = site, name, attributes
@@ -94,7 +98,7 @@ class _Builder:
         made: dict[str, Any] = {n: tuple(p) if isinstance(p, list) else p for n, p in parts.items()}
         return CallPlan(**made)
 
-    # -- what the call gives -----------------------------------------------------------------------------
+    # -- operands, results and attributes of the call --------------------------------------------------
 
     def fail(self, message: str) -> NoReturn:
         raise UnsupportedError(f"{self.site}: {message}")
@@ -102,12 +106,14 @@ class _Builder:
     def count(self, operands: int, results: int) -> None:
         if len(self.operands) != operands or len(self.results) != results:
             self.fail(
-                f"{len(self.operands)} operands and {len(self.results)} results, wanted {operands} and "
+                f"found {len(self.operands)} operands and {len(self.results)} results, wanted {operands} and "
                 f"{results}"
             )
 
     def matrix(self, number: int = 0) -> tuple[int, int]:
-        """Rows and columns of an operand; what comes before them is the batch."""
+        """The numbers of (rows, columns) of the matrices in an operand. The dimensions before them are the
+        batch.
+        """
         shape = self.operands[number]
         if not isinstance(shape, Shape) or shape.rank < 2 or shape.dtype is not self.dtype:
             found = show(shape)
@@ -120,7 +126,7 @@ class _Builder:
     def square(self, number: int = 0) -> int:
         rows, columns = self.matrix(number)
         if rows != columns:
-            self.fail(f"operand {number} is of {rows} x {columns}, wanted a square matrix")
+            self.fail(f"operand {number} has matrices of {rows} x {columns}, wanted square ones")
         return rows
 
     def expect(self, what: str, shape: Any, dtype: DType, dims: Sequence[int]) -> None:
@@ -128,10 +134,10 @@ class _Builder:
         if not isinstance(shape, Shape) or shape.logical is not wanted:
             self.fail(f"{what} is {show(shape)}, wanted {show(wanted)}")
         if any(size > _LARGEST for size in dims):
-            self.fail(f"{what} has more than {_LARGEST} rows or columns, which LAPACK does not count")
+            self.fail(f"{what} has more than {_LARGEST} rows or columns, the limit of LAPACK")
 
     def letters(self, name: str, wanted: str) -> str:
-        """A character attribute: its code, as JAX gives it."""
+        """The value of an attribute that is a character. JAX writes it as the character's code."""
         value = self.attributes.get(name)
         found = chr(value) if isinstance(value, np.integer) and 0 < value < 128 else ""
         if not found or found not in wanted:
@@ -145,7 +151,7 @@ class _Builder:
             self.fail(f"attribute {name} is {value!r}, wanted a number")
         return int(value)
 
-    # -- places ------------------------------------------------------------------------------------------
+    # -- addresses -------------------------------------------------------------------------------------
 
     def operand(self, number: int, dtype: DType, *dims: int) -> LeafAddress:
         self.expect(f"operand {number}", self.operands[number], dtype, dims)
@@ -156,13 +162,13 @@ class _Builder:
         return LeafAddress(RESULT, number, stride=prod(dims) * dtype.itemsize)
 
     def over(self, operand: int, number: int, dtype: DType, *dims: int) -> LeafAddress:
-        """A result that starts as an operand."""
+        """The address of a result that is first set to a copy of an operand."""
         self.operand(operand, dtype, *dims)
         self.copies.append((operand, number))
         return self.result(number, dtype, *dims)
 
     def cleared(self, number: int, dtype: DType, *dims: int) -> LeafAddress:
-        """A result that the routine may leave undefined."""
+        """The address of a result that is first set to zero, as the routine may leave it undefined."""
         self.zeroed.append(number)
         return self.result(number, dtype, *dims)
 
@@ -182,7 +188,7 @@ class _Builder:
         return self.stored(struct.pack("<i", value))
 
     def leading(self, rows: int) -> LeafAddress:
-        """A leading dimension, which LAPACK wants to be positive."""
+        """A leading dimension. LAPACK requires it to be positive."""
         return self.int(max(rows, 1))
 
     def text(self, letter: str) -> LeafAddress:
@@ -192,18 +198,20 @@ class _Builder:
         return self.text(self.letters(name, wanted))
 
     def reals(self, count: int) -> list[LeafAddress]:
-        """Real work space, which routines of complex numbers take and do not say the size of."""
+        """The workspace for real numbers that routines for complex matrices need. It cannot be queried, so
+        its size is given.
+        """
         return [self.scratch(count * self.real.itemsize)] if self.dtype.is_complex else []
 
     def status(self, number: int) -> LeafAddress:
         self.info = self.result(number, S32)
         return self.info
 
-    # -- the routine -------------------------------------------------------------------------------------
+    # -- the call of the routine -----------------------------------------------------------------------
 
     def call(self, *arguments: LeafAddress | str) -> None:
-        """Sets the arguments. The texts stand for work space: "work", "rwork", "iwork" of the sizes that the
-        routine asks for, which follow as "size".
+        """Sets the arguments of the routine. The texts "work", "rwork" and "iwork" stand for workspaces,
+        whose sizes the routine is asked for; "size" stands for the size of the workspace before it.
         """
         kinds = {"work": self.dtype, "rwork": self.real, "iwork": S32}
         asked = [kinds[a] for a in arguments if isinstance(a, str) and a != "size"]
@@ -221,8 +229,10 @@ class _Builder:
         self.arguments = made
 
     def _sizes(self, arguments: Sequence[LeafAddress | str], kinds: Sequence[DType]) -> list[int]:
-        """The sizes of work space: the routine is called with -1 for them, and writes what it wants."""
-        # It looks at nothing but the sizes then; each array is some bytes of its own all the same.
+        """The sizes of the workspaces. The routine is called with -1 as sizes, and then writes the sizes it
+        needs.
+        """
+        # In such a call it only reads the sizes. Still, each argument points to a small buffer of its own.
         room = [c.create_string_buffer(64) for _ in arguments]
         stored = dict(self.stores)
         for buffer, argument in zip(room, arguments, strict=True):
@@ -243,7 +253,7 @@ class _Builder:
 
 
 class _Checker(_Builder):
-    """Asks no library for the sizes of work space."""
+    """Checks a call without asking the library for the sizes of workspaces."""
 
     def call(self, *arguments: LeafAddress | str) -> None:
         pass
@@ -265,7 +275,7 @@ def _trsm(b: _Builder) -> None:
     m, n = b.matrix(1)
     side = b.letters("side", "LR")
     if rows != (m if side == "L" else n):
-        b.fail(f"operand 0 is of {rows} x {rows}, operand 1 of {m} x {n}, and side is {side}")
+        b.fail(f"operand 0 ({rows} x {rows}) does not fit operand 1 ({m} x {n}) with side {side}")
     one = {F32: "<f", F64: "<d", C64: "<2f", C128: "<2d"}[b.dtype]
     one_data = struct.pack(one, *([1.0] if one[1] != "2" else [1.0, 0.0]))
     x = b.over(1, 0, b.dtype, m, n)
@@ -304,7 +314,7 @@ def _orgqr(b: _Builder) -> None:
     m, n = b.matrix()
     k = _last_size(b, 1)
     if not m >= n >= k:
-        b.fail(f"{k} reflectors of {m} elements for {n} columns")
+        b.fail(f"found {k} reflectors of {m} elements for {n} columns, wanted m >= n >= k")
     a, tau = b.over(0, 0, b.dtype, m, n), b.operand(1, b.dtype, k)
     b.call(b.int(m), b.int(n), b.int(k), a, b.leading(m), tau, "work", "size", b.scratch(4))
 
@@ -316,7 +326,7 @@ def _ormqr(b: _Builder) -> None:
     k = _last_size(b, 1)
     left, transposed = bool(b.number("left")), bool(b.number("transpose"))
     if rows != (m if left else n) or not rows >= columns >= k:
-        b.fail(f"{k} reflectors in {rows} x {columns}, applied to {m} x {n}")
+        b.fail(f"{k} reflectors in {rows} x {columns} cannot be applied to {m} x {n}")
     texts = ("L" if left else "R", ("C" if b.dtype.is_complex else "T") if transposed else "N")
     product = b.over(2, 0, b.dtype, m, n)
     b.call(
@@ -334,7 +344,7 @@ def _last_size(b: _Builder, number: int) -> int:
 
 
 def _evd(b: _Builder) -> None:
-    """syevd and heevd: eigenvalues, and eigenvectors in the place of the matrix."""
+    """The routines syevd and heevd: eigenvalues, and eigenvectors in place of the matrix."""
     b.count(1, 3)
     n = b.square()
     a, w = b.over(0, 0, b.dtype, n, n), b.result(1, b.real, n)
@@ -347,7 +357,9 @@ def _evd(b: _Builder) -> None:
 
 
 def _svd_places(b: _Builder) -> tuple[str, int, int, tuple[LeafAddress | str, ...]]:
-    """The arguments of gesdd and gesvd: mode, sizes, and the arguments between them and the workspace."""
+    """The common arguments of gesdd and gesvd: (mode, rows, columns, the arguments between mode and
+    workspace).
+    """
     b.count(1, 5)
     m, n = b.matrix()
     mode, k = b.letters("mode", "ASN"), min(m, n)
@@ -365,7 +377,7 @@ def _svd_places(b: _Builder) -> tuple[str, int, int, tuple[LeafAddress | str, ..
 def _gesdd(b: _Builder) -> None:
     mode, m, n, places = _svd_places(b)
     k, larger = min(m, n), max(m, n)
-    # Of the real work space the routine does not say the size; its documentation does.
+    # The size of the real workspace cannot be queried; this is the formula in its documentation.
     size = 7 * k if mode == "N" else max(5 * k * k + 5 * k, 2 * larger * k + 2 * k * k + k)
     b.call(b.text(mode), *places, "work", "size", *b.reals(size), b.scratch(8 * k * 4), b.status(4))
 
@@ -377,7 +389,9 @@ def _gesvd(b: _Builder) -> None:
 
 
 def _geev(b: _Builder) -> None:
-    """For a real matrix the eigenvalues are two vectors, and the eigenvectors are packed."""
+    """The routine geev. For a real matrix the eigenvalues are two vectors, and the eigenvectors are
+    packed.
+    """
     complex_ = b.dtype.is_complex
     b.count(1, 4 if complex_ else 5)
     n = b.square()
@@ -431,13 +445,13 @@ def _gehrd(b: _Builder) -> None:
     n = b.square()
     low, high = b.number("low"), b.number("high")
     if not (1 <= low <= high <= n if n else (low, high) == (1, 0)):
-        b.fail(f"attributes low = {low} and high = {high} for a matrix of {n} rows")
+        b.fail(f"attributes low = {low} and high = {high} are not valid for a matrix of {n} rows")
     a, tau = b.over(0, 0, b.dtype, n, n), b.result(1, b.dtype, max(n - 1, 0))
     b.call(b.int(n), b.int(low), b.int(high), a, b.leading(n), tau, "work", "size", b.status(2))
 
 
 def _trd(b: _Builder) -> None:
-    """sytrd and hetrd."""
+    """The routines sytrd and hetrd."""
     b.count(1, 5)
     n = b.square()
     less = max(n - 1, 0)
@@ -448,7 +462,9 @@ def _trd(b: _Builder) -> None:
 
 
 def _gtsv(b: _Builder) -> None:
-    """The first element of the lower diagonal and the last of the upper one are padding."""
+    """The routine gtsv. The first element of the lower diagonal and the last one of the upper diagonal are
+    padding.
+    """
     b.count(4, 5)
     shape = b.operands[3]
     if isinstance(shape, Shape):
@@ -473,4 +489,4 @@ _LETTERS = {
     for name in _ROUTINES
 }  # fmt: skip
 TARGETS = {f"lapack_{letter}{name}_ffi": (letter, name) for name in _LETTERS for letter in _LETTERS[name]}
-"""The linear algebra targets: letter of the type, and routine."""
+"""The linear algebra targets by name: (letter of the type, routine)."""

@@ -1,4 +1,4 @@
-"""A custom call as data: what whoever runs it must know, without the graph that it came from."""
+"""Call sites: custom calls as data, which do not depend on a graph."""
 
 from __future__ import annotations
 
@@ -9,30 +9,31 @@ from axla.core.dataclass import dataclass
 from axla.core.shape import AnyShape, Shape, TupleShape, show
 from axla.core.shape_util import inverse, major_to_minor
 
-# Conventions by which a function is called. The first three are the versions of XLA's untyped interface.
+# Calling conventions of functions. The first three are the versions of XLA's untyped interface.
 ORIGINAL = "original"  # void f(void *out, void **in)
 STATUS = "status_returning"  # void f(void *out, void **in, status *)
 UNIFIED = (
     "status_returning_unified"  # void f(void *out, void **in, const char *opaque, size_t length, status *)
 )
 FFI = "ffi"  # XLA_FFI_Error *f(XLA_FFI_CallFrame *): XLA's typed interface
-UNTYPED = "untyped"  # one of the first three, as the version of the call says
+UNTYPED = "untyped"  # one of the first three, depending on the version of the call
 AXLA = "axla"  # int32_t f(axla_frame *, void **operands, void **results, const char *opaque, int64_t length)
 PYTHON = "python"  # a Python function of NumPy arrays
-COLLECTIVE = "collective"  # the engine of collectives, of the runtime
-LIBRARY = "library"  # a routine of LAPACK or BLAS, as its plan says
-EXTERNAL = "external"  # as ORIGINAL, by the target's symbol: of objects whose callers bring the function
-REPORT = "report"  # the runtime's own: takes note of the message of a failed status
-CHECK = "axla.check"  # ends a program with the message of its configuration where its operand is false
+COLLECTIVE = "collective"  # the runtime's function for collectives
+LIBRARY = "library"  # a routine of LAPACK or BLAS, called as its plan says
+EXTERNAL = "external"  # as ORIGINAL, but the target is a symbol that the linker resolves
+REPORT = "report"  # the runtime's function that stores the message of a failed status
+CHECK = "axla.check"  # stops a program, with the configuration as message, if its operand is false
 
 NATIVE = (ORIGINAL, STATUS, UNIFIED, UNTYPED, FFI, AXLA)
 
 
 @dataclass(frozen=True, slots=True)
 class CallSite:
-    """One custom call: its target, the shapes in the layouts in which it sees its values, its configuration.
+    """A custom call: its target, the shapes of operands and result in the layouts that the target sees, its
+    configuration.
 
-    Leaves of operands and results are counted depth first, over all operands; tokens are leaves too.
+    Leaves are numbered depth first, over all operands. Tokens are leaves too.
     """
 
     target: str
@@ -40,28 +41,28 @@ class CallSite:
     result: AnyShape
     version: str = "API_VERSION_ORIGINAL"
     config: str = ""
-    aliases: tuple[tuple[int, int], ...] = ()  # (result leaf, operand leaf) that are one memory
-    where: str = ""  # the instruction and its source, for messages
+    aliases: tuple[tuple[int, int], ...] = ()  # pairs (result leaf, operand leaf) that share memory
+    where: str = ""  # the instruction and its source location, for messages
 
     def __str__(self) -> str:
         return f"custom-call {self.target!r}" + (f" ({self.where})" if self.where else "")
 
     @property
     def operand_leaves(self) -> tuple[AnyShape, ...]:
-        """The arrays and tokens of all operands, depth first."""
+        """The shapes of the arrays and tokens of all operands, depth first."""
         return tuple(leaf for shape in self.operands for leaf in shape.leaves())
 
     @property
     def result_leaves(self) -> tuple[AnyShape, ...]:
-        """The arrays and tokens of the result, depth first."""
+        """The shapes of the arrays and tokens of the result, depth first."""
         return tuple(self.result.leaves())
 
 
 @dataclass(frozen=True, slots=True)
 class TableFunction:
-    """An entry of a program's function table: `name` is a registered target, or a routine of a library.
+    """An entry of a program's function table. `name` is a registered target or a routine of a library.
 
-    `site` is there for a function that is made for one call (of Python), and for messages.
+    `site` is set for a Python function, which is wrapped for one call site, and for messages.
     """
 
     name: str
@@ -73,17 +74,21 @@ class TableFunction:
 
 
 def in_memory_order(array: Any, shape: Shape) -> Any:
-    """A NumPy array of `shape.dims` with its dimensions as they lie in memory, major first."""
+    """Transposes an array of the sizes `shape.dims` to the order of its dimensions in memory, major first."""
     return array.transpose(major_to_minor(shape))
 
 
 def from_memory_order(array: Any, shape: Shape) -> Any:
-    """The inverse: an array of the sizes in which `shape` lies, as one of `shape.dims`."""
+    """The inverse of `in_memory_order`: transposes an array whose dimensions are in memory order to the sizes
+    `shape.dims`.
+    """
     return array.transpose(inverse(major_to_minor(shape)))
 
 
 def nest(shape: AnyShape, leaves: Iterator[Any], tuple_of: Callable[[list[Any]], Any] = tuple) -> Any:
-    """Leaves as nested tuples, or what `tuple_of` makes of their elements; without recursion."""
+    """Arranges leaves as nested tuples like those of `shape`. `tuple_of` makes a tuple of its elements. Not
+    recursive.
+    """
     if not isinstance(shape, TupleShape):
         return next(leaves)
     open_: list[tuple[Iterator[AnyShape], list[Any]]] = [(iter(shape.elements), [])]
@@ -102,7 +107,9 @@ def nest(shape: AnyShape, leaves: Iterator[Any], tuple_of: Callable[[list[Any]],
 
 
 def flatten(shape: AnyShape, value: Any) -> list[Any]:
-    """The leaves of nested tuples; ValueError that says where the nesting is not that of `shape`."""
+    """The leaves of nested tuples. ValueError, with the position, if the tuples are not nested like those of
+    `shape`.
+    """
     leaves: list[Any] = []
     stack: list[tuple[AnyShape, Any, str]] = [(shape, value, "the result")]
     while stack:
@@ -129,7 +136,9 @@ def _described(value: Any) -> str:
 
 
 def leaf_number(shape: AnyShape, index: Sequence[int]) -> int:
-    """The number of the leaf at a tuple index; of a tuple, that of its first one."""
+    """The number of the leaf at `index`, a path through nested tuples. For a tuple it is that of its first
+    leaf.
+    """
     first = 0
     for i in index:
         assert isinstance(shape, TupleShape)

@@ -1,7 +1,7 @@
 """The target that JAX emits for tridiagonal systems whose matrix may be singular.
 
-Elimination with row exchanges, as in LAPACK's xGTSV; pivots below eps max |U| are moved to that size, so that
-the solution is finite: that of a matrix nearby.
+It uses elimination with row exchanges, as LAPACK's xGTSV does. Pivots smaller than eps max |U| are replaced
+by that size, so that the solution is finite: it is the solution for a nearby matrix.
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ TARGET = "tridiagonal_solve_perturbed_ffi"
 def solve_perturbed(
     lower: np.ndarray, middle: np.ndarray, upper: np.ndarray, right: np.ndarray, *, site: CallSite
 ) -> np.ndarray:
-    """x with T x = right, for a batch at a time. The first of `lower` and the last of `upper` are padding."""
+    """Solves T x = right for batches of tridiagonal matrices T with these diagonals. The first element of
+    `lower` and the last one of `upper` are padding.
+    """
     alike = middle.shape == lower.shape == upper.shape == right.shape[:-1] and middle.ndim
     types = {v.dtype for v in (lower, middle, upper, right)}
     if not alike or len(types) > 1 or middle.dtype.kind not in "fc":
@@ -42,7 +44,9 @@ def solve_perturbed(
 def _eliminated(
     lower: np.ndarray, middle: np.ndarray, upper: np.ndarray, right: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """(the diagonal of U and the two above it for every row, the right side after the same steps)."""
+    """Returns (u, x): u[i] has the diagonal element of row i of U and the two to the right of it; x is the
+    right side after the same steps of elimination.
+    """
     n = len(middle)
     u = np.zeros((n, 3, *middle.shape[1:]), middle.dtype)
     x = right.copy()

@@ -42,11 +42,13 @@ class Compiled:
     waits: bool = False
     """Whether the host has loops or waits for the device, so that it may take long to queue a run."""
     host_steps: Mapping[str, str] = field(default_factory=dict)
-    """Kernels that the host runs, and why the device does not."""
+    """The kernels that the host runs, with the reasons why the device does not."""
 
 
 def program_for(module: Module, target: Target) -> tuple[Program, bytes]:
-    """The program of a module, which is changed, as if there was a single memory; and its constants."""
+    """The program of a module, as if host and device had a single memory, and its constants segment. Changes
+    the module.
+    """
     constants: dict[Literal, int] = {}
     return compile_program(module, target, constants), constants_segment(constants)
 
@@ -75,10 +77,10 @@ def _waits(step: Step) -> bool:
 
 
 def reasons(program: Program, target: Target) -> dict[str, str]:
-    """The kernels that a device does not run, with reasons."""
+    """The kernels that a device cannot run, with the reasons."""
     if target.has_double:
         return {}
-    why = "it computes with f64, which the device has not"
+    why = "it computes with f64, which the device does not have"
     return {kernel.name: why for kernel in program.kernels if _has_double(kernel.computation.module)}
 
 
@@ -88,14 +90,14 @@ def _has_double(module: Module) -> bool:
 
 
 def _parted(program: Program, here: Mapping[str, str]) -> tuple[Program, Program]:
-    """The program with the host's kernels only, and with the device's only."""
+    """The program twice: with only the kernels of the host, and with only those of the device."""
     ours = tuple(kernel for kernel in program.kernels if kernel.name in here)
     theirs = tuple(kernel for kernel in program.kernels if kernel.name not in here)
     return replace(program, kernels=ours), replace(program, kernels=theirs)
 
 
 def symbols_of(program: Program) -> tuple[str, ...]:
-    """The functions of all kernels, each once."""
+    """The names of the functions of all kernels, each once."""
     return tuple(dict.fromkeys(symbol for kernel in program.kernels for symbol in kernel.symbols))
 
 

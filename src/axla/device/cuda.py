@@ -25,15 +25,17 @@ from axla.target.machine import Target
 from axla.target.nvptx import nvptx_target
 
 ARCHITECTURES = (75, 80, 86, 87, 89, 90, 100, 103, 120, 121)
-"""The compute capabilities that PTX is written for; a later GPU takes that of the one before it."""
-_CAPABILITY = (75, 76)  # attributes of a device: the two parts of its number
+"""The compute capabilities that PTX is compiled for. A GPU with another one uses the next lower one in this
+list.
+"""
+_CAPABILITY = (75, 76)  # attributes of a device: major and minor compute capability
 _NON_BLOCKING, _TIMED, _UNTIMED = 1, 0, 2
 _LOG, _LOG_BYTES = 5, 6  # options of the compiler
 _BUFFER, _BUFFER_SIZE, _END = 1, 2, 0  # words of a launch whose arguments lie in one buffer
 _OUT_OF_MEMORY, _NOT_READY, _STOPPED = 2, 600, -1
 _NOT_BUILT = (200, 209, 218, 221, 222, 223, 300)
-_STAGED = 64 << 10  # bytes of the host that a copy keeps aside, without a look at the queue
-_MOST_NOTES = 1 << 16  # launches of one run whose times are kept
+_STAGED = 64 << 10  # up to so many bytes, a copy from the host need not wait for the queue
+_MOST_NOTES = 1 << 16  # the largest number of launches of a run that are timed
 _FILLS = {1: ("cuMemsetD8Async", "i8"), 2: ("cuMemsetD16Async", "i16"), 4: ("cuMemsetD32Async", "i32")}
 _DESTROY = "cuEventDestroy_v2"
 _CALLED = (
@@ -53,20 +55,20 @@ _FUNCTIONS = GlueFunctions()
 
 
 def _try(f: GlueFunction, name: str, *arguments: Ssa) -> None:
-    """Calls a CUDA function; its error becomes the result of the function being written."""
+    """Emits a call of a CUDA function; if it fails, the function being emitted returns its error code."""
     code = f.call("i32", name, *arguments)
     f.guard(code.ne(0), code)
 
 
 def _entered(f: GlueFunction, context: Ssa) -> Ssa:
-    """The stream of a context, which is made current in the thread."""
+    """Makes a context current in the thread; returns its stream."""
     _try(f, "cuCtxSetCurrent", context.get(CONTEXT, "context"))
     return context.get(CONTEXT, "stream")
 
 
 @_FUNCTIONS("cuda_event", "i32", "place:ptr, stream:ptr, how:i32")
 def _event(f: GlueFunction, place: Ssa, stream: Ssa, how: Ssa) -> None:
-    """A new event, put into the queue."""
+    """Creates an event and puts it into the queue."""
     _try(f, "cuEventCreate", place, how)
     code = f.call("i32", "cuEventRecord", place.load("ptr"), stream)
     with f.if_(code.ne(0)):
@@ -79,7 +81,7 @@ _LAUNCH = "context:ptr, kernel:ptr, addresses:ptr, blocks:i64, threads:i64, coun
 
 @_FUNCTIONS("cuda_launch", "i32", _LAUNCH, exported=True)
 def _launch(f: GlueFunction, context: Ssa, kernel: Ssa, addresses: Ssa, *sizes: Ssa) -> None:
-    """Launches a kernel, whose arguments are the addresses."""
+    """Launches a kernel, whose arguments are the given addresses."""
     stream, notes, none, one = _entered(f, context), context.get(CONTEXT, "events"), f.i32(0), f.i32(1)
     noted = f.slot(f.i64(_MOST_NOTES))
     with f.if_(notes.ne(f.null())):
@@ -124,7 +126,9 @@ _MOVE = "context:ptr, target:ptr, source:ptr, size:i64, flag:ptr"
 
 @_FUNCTIONS("cuda_read", "i32", _MOVE, exported=True)
 def _read(f: GlueFunction, context: Ssa, target: Ssa, source: Ssa, size: Ssa, flag: Ssa) -> None:
-    """Waits for the queue first, unless the flag is set before."""
+    """Copies bytes to the host after the work in the queue; copies nothing if the flag is set before that
+    work is done.
+    """
     stream, event = _entered(f, context), f.slot(f.null())
     _try(f, "cuda_event", event, stream, f.i32(_UNTIMED))
     code = f.call("i32", "cuda_happened", event.load("ptr"), flag, f.i64(1 << 62))
@@ -137,31 +141,33 @@ def _read(f: GlueFunction, context: Ssa, target: Ssa, source: Ssa, size: Ssa, fl
 
 @_FUNCTIONS("cuda_write", "i32", _MOVE, exported=True)
 def _write(f: GlueFunction, context: Ssa, target: Ssa, source: Ssa, size: Ssa, flag: Ssa) -> None:
-    """Writes to the device. Numbers are written by fill operations; of a few more bytes CUDA keeps a copy."""
+    """Writes to the device. 1, 2 or 4 bytes are written by a fill operation. CUDA copies up to _STAGED bytes
+    before it returns; for more bytes, waits for the queue.
+    """
     stream = _entered(f, context)
     for few, (fill, kind) in _FILLS.items():
         with f.if_(size.eq(few)):
             value = f.cast("zext", source.load(kind), "i32")
             f.ret(f.call("i32", fill, target, value, f.i64(1), stream))
     with f.if_(size.gt(_STAGED)):
-        f.ret(f.call("i32", "cuda_read", context, target, source, size, flag))  # (it copies both ways)
+        f.ret(f.call("i32", "cuda_read", context, target, source, size, flag))  # (copies in both directions)
     f.ret(f.call("i32", "cuda_copy", context, target, source, size))
 
 
 @cache
 def library(file: str) -> Any:
-    """The CUDA driver library, initialised; UnsupportedError where there is none."""
+    """The CUDA driver library, initialised; UnsupportedError if it is missing or finds no device."""
     try:
         found = c.CDLL(file)
     except OSError:
-        raise UnsupportedError(f"no CUDA driver here ({file}); AXLA_CUDA says where one is") from None
+        raise UnsupportedError(f"no CUDA driver was found ({file}); AXLA_CUDA sets its path") from None
     if code := found.cuInit(0):
-        raise UnsupportedError(f"the CUDA driver finds no device (cuInit gives error {code})")
+        raise UnsupportedError(f"the CUDA driver finds no device (cuInit returns error {code})")
     return found
 
 
 def devices() -> list[tuple[Any, int]]:
-    """The GPUs of this machine: library and number. UnsupportedError where there are none."""
+    """The GPUs of this machine, as pairs of the library and a number. UnsupportedError if there are none."""
     lib, count = library(flags.current().cuda or "libcuda.so.1"), c.c_int()
     if lib.cuDeviceGetCount(c.byref(count)) or not count.value:
         raise UnsupportedError("the CUDA driver finds no device")
@@ -227,11 +233,11 @@ class Cuda(Driver):
         self.drop("cuMemFree_v2", c.c_uint64(address))
 
     def write(self, address: int, values: np.ndarray) -> None:
-        """Queues a copy from host to device, of a contiguous array; returns when it is read."""
+        """Copies a contiguous host array to the device; returns when it has been read."""
         self._move(address, values.ctypes.data, values.nbytes)
 
     def read(self, values: np.ndarray, address: int) -> None:
-        """Fills a contiguous array from device memory, behind what is in the queue."""
+        """Fills a contiguous host array from the device, after the work in the queue."""
         self._move(values.ctypes.data, address, values.nbytes)
 
     def _move(self, target: int, source: int, size: int) -> None:
@@ -241,7 +247,7 @@ class Cuda(Driver):
         self.call("a copy", "cuStreamSynchronize", self.stream)
 
     def mark(self) -> CudaHandle:
-        """Records an event in the stream, behind what is queued now."""
+        """Records an event in the stream, after the work that is queued now."""
         event = CudaHandle(self, _DESTROY)
         self.call("an event", "cuEventCreate", c.byref(event.address), _UNTIMED)
         self.call("an event", "cuEventRecord", event.address, self.stream)
@@ -321,7 +327,7 @@ class Cuda(Driver):
     def drop(self, name: str, *arguments: Any) -> None:
         """Calls a releasing function once queued work has used its object; errors are ignored."""
         self.lib.cuCtxSetCurrent(self._context)
-        if name != _DESTROY:  # events may be given back before they have happened
+        if name != _DESTROY:  # events may be destroyed before they have happened
             self.lib.cuStreamSynchronize(self.stream)
         getattr(self.lib, name)(*arguments)
 

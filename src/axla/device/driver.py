@@ -33,10 +33,10 @@ DRIVER = Struct(
 
 
 MOST_KEPT = 1 << 30
-"""Bytes of free memory that a device keeps for those who ask next."""
+"""The largest number of bytes of free memory that a device keeps for later allocations."""
 TRIES = 600
-"""How often `Driver.happened` looks at an event: some 10 ms."""
-_YIELDS, _SLEEP = 500, 100  # looks at an event before one sleeps in between, microseconds
+"""The number of times that `Driver.happened` tests an event; this takes about 10 ms."""
+_YIELDS, _SLEEP = 500, 100  # tests of an event without sleeps in between; then microseconds of each sleep
 
 
 class DeviceError(RuntimeFailure):
@@ -49,12 +49,12 @@ class Loaded:
 
     handles: tuple[int, ...]
     owner: object
-    """Keeps the module there."""
+    """An object that keeps the module loaded."""
 
 
 def looked(f: GlueFunction, flag: Ssa, tries: Ssa, look: Callable[[], None], stopped: int) -> None:
-    """Emits a wait for an event: `look` is emitted code that tests it, and returns when it has happened.
-    Returns `stopped` when the flag is set, or after `tries` tests.
+    """Emits a wait for an event. `look` emits a test of the event, which returns from the emitted function if
+    the event has happened. The function returns `stopped` when the flag is set, or after `tries` tests.
     """
     with f.loop(0, tries) as loop:
         look()
@@ -67,7 +67,8 @@ def looked(f: GlueFunction, flag: Ssa, tries: Ssa, look: Callable[[], None], sto
 
 
 class Pool:
-    """Free memory of a device, by size. Queued work uses it before the work of its next owner.
+    """Free memory of a device, by size. Work that is still queued uses memory before the work of its next
+    owner does.
 
     It takes no lock, since the garbage collector may free memory at any point.
     """
@@ -77,8 +78,8 @@ class Pool:
         self._free: dict[int, list[int]] = {}
 
     def take(self, room: int) -> int:
-        """The address of `room` bytes, a size given by `rounded`, aligned to 64; OutOfMemory where there are
-        none.
+        """The address of `room` bytes, aligned to 64; `room` is a result of `rounded`. OutOfMemory if there
+        is too little memory.
         """
         try:
             return self._free[room].pop()
@@ -93,7 +94,7 @@ class Pool:
             return self._driver.allocate(room)
 
     def give(self, address: int, room: int) -> None:
-        """Frees memory from `take`."""
+        """Gives back memory from `take`."""
         kept = sum(each * len(addresses) for each, addresses in list(self._free.items()))
         if kept + room > MOST_KEPT:
             self._driver.free(address)
@@ -101,7 +102,7 @@ class Pool:
             self._free.setdefault(room, []).append(address)
 
     def empty(self) -> None:
-        """Returns all free memory to the driver, and waits until that is done."""
+        """Returns all free memory to the driver, and waits until the driver has freed it."""
         for addresses in list(self._free.values()):
             while addresses:
                 self._driver.free(addresses.pop())
@@ -122,7 +123,7 @@ class Driver:
     target: Target
     """The target that its kernels are compiled for."""
     waited: float = 0.0
-    """Seconds that somebody waited for a run last."""
+    """The seconds of the last wait for a run."""
 
     @cached_property
     def pool(self) -> Pool:
@@ -155,13 +156,15 @@ class Driver:
         raise NotImplementedError
 
     def happened(self, event: Any, flag: int = 0) -> bool:
-        """Whether an event has happened; waits up to some 10 ms for it, or until the i32 at the address
-        `flag` is not 0. DeviceError where its work failed.
+        """Whether an event has happened; waits up to about 10 ms for it, or until the i32 at the address
+        `flag` is not 0. Raises DeviceError if the work before the event failed.
         """
         raise NotImplementedError
 
     def join(self, event: Any) -> None:
-        """Waits for an event while the thread works for the device, if that is a CPU. Others do nothing."""
+        """Waits for an event. If the device is a CPU, the thread meanwhile works for it. Drivers of other
+        devices do nothing.
+        """
 
     def wait(self) -> None:
         """Waits for the work in the queue."""
@@ -180,9 +183,9 @@ class Driver:
         raise NotImplementedError
 
     def said(self, code: int) -> str:
-        """The meaning of an error code."""
+        """The meaning of an error code, as text."""
         return f"error {code}"
 
     def error(self, what: str, code: int) -> RuntimeFailure:
-        """The error for a call that failed with a code; `what` says what was wanted."""
+        """The error for a call that failed with a code; `what` describes the call."""
         return DeviceError(f"{self.name}: {what}: {self.said(code)}")

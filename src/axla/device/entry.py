@@ -19,7 +19,9 @@ from axla.program.steps import CopyStep, KernelStep, TransferStep
 from axla.target.machine import Target
 
 FUNCTIONS = (TableFunction("axla.driver"), TableFunction("axla.kernels"), TableFunction("axla.host"))
-"""Behind the program's own functions: the address of a DRIVER, of the kernels' handles, of host memory."""
+"""Entries of the function table after the program's own functions: the addresses of a DRIVER, of the kernels'
+handles, and of host memory.
+"""
 
 
 def emit_device_entry(module: LlvmModule, program: Program, target: Target, symbols: Sequence[str]) -> None:
@@ -54,7 +56,7 @@ class DeviceEntryWriter(EntryWriter):
         return super().pointer(place)
 
     def kernel_step(self, step: KernelStep) -> None:
-        """Writes the launches of a kernel's phases, or its calls where the host runs it."""
+        """Writes the launches of a kernel's phases, or its calls if the host runs it."""
         if any(value.memory.space is MemorySpace.HOST for value in step.results):
             super().kernel_step(step)
             return
@@ -70,7 +72,7 @@ class DeviceEntryWriter(EntryWriter):
         f.poll()
 
     def copy_step(self, step: CopyStep) -> None:
-        """Queues a copy within the device's memory; a target in registers needs none."""
+        """Queues a copy within the device's memory. A copy to registers does not need the driver."""
         if step.target.place is None:
             super().copy_step(step)
             return

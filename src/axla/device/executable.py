@@ -82,7 +82,7 @@ class DeviceExecutable(Executable):
 
     @property
     def host_steps(self) -> Mapping[str, str]:
-        """The kernels that the host runs, with copies to it and back, and the reasons."""
+        """The kernels that the host runs, on copies of operands and results, and the reasons."""
         return self.compiled.host_steps
 
     def _run(self, inputs: list[Any], options: ExecuteOptions) -> list[Array]:
@@ -119,7 +119,7 @@ class DeviceExecutable(Executable):
         return [DeviceArray(spec.shape, memory, self.ordinal, run) for spec, memory in results]
 
     def _there(self, value: Array | np.ndarray) -> DeviceArray:
-        """The array in the memory of this device: itself, or a copy."""
+        """The array in the memory of this device: `value` itself, or a copy."""
         if isinstance(value, DeviceArray) and value.memory("argument").driver is self.driver:
             return value
         return put(self.driver, value, self.ordinal)
@@ -128,7 +128,9 @@ class DeviceExecutable(Executable):
         self, arguments: list[DeviceMemory], results: list[DeviceMemory], workspace: DeviceMemory,
         before: list[DeviceRun], options: ExecuteOptions,
     ) -> DeviceRun:  # fmt: skip
-        """A run, queued or handed to the thread; `before` are the runs that compute its arguments."""
+        """Makes a run, which is queued or handed to the thread. `before` are the runs that compute its
+        arguments.
+        """
         driver, turns = self.driver, self._turns
         given, made = (_addresses(memory.address for memory in each) for each in (arguments, results))
         host = np.empty(self.compiled.host_bytes + 64, np.uint8)
@@ -155,7 +157,7 @@ class DeviceExecutable(Executable):
                 run.wait()
         finally:
             if not going:
-                run.stop(abi.INTERRUPTED)  # where an exception ended the wait
+                run.stop(abi.INTERRUPTED)  # if an exception ended the wait
                 self._running.pop(frame.run_id, None)
         return run
 
@@ -175,7 +177,9 @@ class DeviceExecutable(Executable):
         run.event = self.driver.mark()
 
     def _entered(self, frame: int, run: DeviceRun) -> int:
-        """The host's part of a run; if it may be long, on another thread, so that Ctrl-C stops it."""
+        """Executes the host's part of a run, on another thread if it may take long, so that Ctrl-C stops it.
+        Returns its error code.
+        """
         begin, enter = time.monotonic(), partial(self._entry, frame)
         here = threading.current_thread() is not threading.main_thread() or not self._long
         code = enter() if here else apart(enter, partial(run.stop, abi.INTERRUPTED))
@@ -188,7 +192,7 @@ class DeviceExecutable(Executable):
         self._stopped(frame, run.flag[0], code)
 
     def _stopped(self, frame: Any, flag: int, code: int = abi.CANCELLED) -> NoReturn:
-        failed: Any = self  # of a loaded program it is asked for the interface alone
+        failed: Any = self  # only its interface is used
         failed_call(failed, code, frame.error_step, frame.error_detail, flag, c.addressof(frame))
 
     def cancel(self) -> int:
@@ -200,7 +204,7 @@ class DeviceExecutable(Executable):
         return len(running)
 
     def profiling(self, profile: Profile | None) -> None:
-        """Every launch is measured by the device."""
+        """Makes the device measure every launch while a profile is recorded."""
         self._counted = None
         if profile is not None:
             backend = self.client.backend_name if self.client is not None else ""
@@ -211,14 +215,14 @@ class DeviceExecutable(Executable):
             self._counted = measured
 
     def _counts(self, times: Mapping[int, list[int]]) -> Iterator[tuple[Row, int, int]]:
-        """The kernels with their measurements: nanoseconds on the device, and calls."""
+        """For each measured kernel: its profile row, the nanoseconds on the device, the number of calls."""
         rows = rows_of(self._program()) if self._module is not None else {}
         handles = self._kernels.handles if self._kernels is not None else ()
         for symbol, handle in zip(self.compiled.symbols, handles, strict=True):
             if found := times.get(handle):
                 yield rows.get(symbol, Row(symbol, "kernel")), sum(found), len(found)
 
-    # Texts, numbers, bytes.
+    # Texts, sizes and the serialized form.
 
     def _text(self, stage: str) -> str:
         if stage in ("hlo", "optimized"):
@@ -259,8 +263,8 @@ class DeviceExecutable(Executable):
 
 
 class _TimedRun:
-    """Calls of an executable while a profile is recorded: launches are measured, for one call at a time.
-    Calls nested in, or concurrent with, a measured one are not.
+    """Measures calls of an executable while a profile is recorded: the device times the launches of one call
+    at a time. Launches of calls nested in, or concurrent with, a measured call are not timed.
     """
 
     def __init__(self, run: Any, driver: Driver, times: dict[int, list[int]]) -> None:
@@ -302,7 +306,7 @@ class DeviceBackend(Backend):
 
     def compile(self, client: Client, module: Module, options: CompileOptions) -> Executable:
         """Compiles kernels for the device and the entry for the host. Kernels that the driver cannot build
-        run on the host, with a warning; CompileError where none is to blame.
+        run on the host, with a warning; CompileError if the driver can build each kernel alone.
         """
         options.refuse_machine(self.name)
         driver, turns = self._queue_for(client, options)
@@ -340,7 +344,7 @@ class DeviceBackend(Backend):
         return DeviceExecutable(made, driver, turns, client=client, options=options)
 
     def _queue_for(self, client: Client, options: CompileOptions) -> tuple[Driver, Turns]:
-        """The device of a program, and the turns of its runs."""
+        """The driver of a program's device, and the queue of its runs' host parts."""
         ((number,),) = options.device_assignment or client.default_device_assignment(1)
         driver = self.driver(client.device(number).local_id)
         return driver, turns_of(driver)
@@ -354,8 +358,8 @@ class DeviceBackend(Backend):
 
 
 class QueueBackend(DeviceBackend):
-    """A backend whose drivers are created on first use: queues of the devices found. If there are fewer
-    devices than queues, several queues share one.
+    """A backend whose drivers are created on first use, as queues of the devices that are found. If there are
+    fewer devices than queues, several queues share a device.
     """
 
     def __init__(self) -> None:
@@ -370,7 +374,7 @@ class QueueBackend(DeviceBackend):
             return self._drivers[number]
 
     def opened(self, number: int) -> Driver:
-        """A new queue; UnsupportedError where there is no device."""
+        """A new queue of a device; UnsupportedError if there is no device."""
         raise NotImplementedError
 
 
@@ -381,7 +385,7 @@ class OpenCLBackend(QueueBackend):
     about = "OpenCL devices that take SPIR-V"
 
     def opened(self, number: int) -> Driver:
-        """Opens a queue of a device; beyond their number, devices are used again."""
+        """Opens a queue of a device. Numbers beyond the last device begin again with the first one."""
         from axla.device.opencl import OpenCL, devices
 
         found = devices()
@@ -395,7 +399,7 @@ class CudaBackend(QueueBackend):
     about = "NVIDIA GPUs"
 
     def opened(self, number: int) -> Driver:
-        """Opens a queue of a device; beyond their number, devices are used again."""
+        """Opens a queue of a device. Numbers beyond the last device begin again with the first one."""
         from axla.device.cuda import Cuda, devices
 
         found = devices()

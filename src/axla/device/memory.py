@@ -1,4 +1,4 @@
-"""Memory of a device, runs in progress, and arrays on it."""
+"""Memory of devices, runs in progress on them, and arrays in their memory."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ from axla.runtime.array import Array, DistantArray
 from axla.runtime.queue import raised_again
 
 SHORT = 0.01
-"""Seconds of a wait that need not be stopped: while waits are so short, the thread works itself."""
+"""Waits of fewer seconds need not be interruptible: while waits are so short, the waiting thread itself works
+for the device.
+"""
 
 
 class DeviceMemory:
@@ -64,16 +66,16 @@ class DeviceRun:
         self.done = self._joining = False
 
     def stop(self, code: int) -> None:
-        """Stops it with an error code, unless it was stopped already; waiting threads get that error."""
+        """Stops the run with an error code, unless it was stopped already; waiting threads get this error."""
         self.flag[0] = self.flag[0] or code
 
     def fail(self, error: BaseException) -> None:
-        """Sets the error for all readers of its results, unless there is one."""
+        """Sets the error for all readers of the run's results, unless there is one already."""
         self.error = self.error or error.with_traceback(None)
 
     @contextmanager
     def until_late(self) -> Iterator[None]:
-        """A context that stops it when its deadline passes."""
+        """A context that stops the run when its deadline passes."""
         if self.late == math.inf:
             yield
             return
@@ -87,17 +89,19 @@ class DeviceRun:
             timer.cancel()
 
     def check(self) -> None:
-        """Raises its error; RuntimeFailure on the thread that is to queue it, which would wait for itself."""
+        """Raises the run's error; RuntimeFailure on the thread that must queue the run, which would wait for
+        itself.
+        """
         if self.error is not None:
             raise raised_again(self.error)
         if self.event is None and self.enters is threading.current_thread():
             raise RuntimeFailure(
-                f"{self.name}: its result is asked for by a function that a run before it calls; it cannot "
-                f"begin until that function has returned"
+                f"{self.name}: its result is read by a function that an earlier run calls; it cannot begin "
+                f"before that function has returned"
             )
 
     def is_stopped(self) -> bool:
-        """Whether it was stopped; it then has the error for that."""
+        """Whether the run was stopped; it then has the error for that."""
         if time.monotonic() > self.late:
             self.stop(abi.DEADLINE)
         try:
@@ -108,7 +112,7 @@ class DeviceRun:
         return self.error is not None
 
     def is_done(self) -> bool:
-        """Whether it has ended, successfully or not. Waits up to some 10 ms for that."""
+        """Whether the run has ended, successfully or not. Waits up to about 10 ms for the end."""
         if not self.done and self.error is None:
             try:
                 if self.event is None and self.entered is not None:
@@ -121,7 +125,7 @@ class DeviceRun:
         return self.done or self.is_stopped()
 
     def _join(self, timeout: float | None) -> None:
-        """Works for the device until the run is done; not on this thread if that may be long."""
+        """Works for the device until the run is done; on another thread if that may take long."""
         driver = self.driver
         if timeout is None and self.late == math.inf and driver.waited < SHORT:
             driver.join(self.event)
@@ -130,7 +134,9 @@ class DeviceRun:
             threading.Thread(target=driver.join, args=[self.event], daemon=True).start()
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Waits until it has ended; whether it has after `timeout` seconds. Raises its error."""
+        """Waits until the run has ended, at most `timeout` seconds; returns whether it has ended. Raises its
+        error.
+        """
         self.check()
         begin = time.monotonic()
         late = begin + timeout if timeout is not None else math.inf
@@ -155,7 +161,7 @@ class DeviceArray(DistantArray):
 
     @property
     def run(self) -> DeviceRun | None:
-        """The run that computes it."""
+        """The run that computes the array; None if it was not computed by a run."""
         return self._run
 
     def memory(self, what: str) -> DeviceMemory:
@@ -170,7 +176,7 @@ class DeviceArray(DistantArray):
 
 def put(driver: Driver, array: Any, ordinal: int = 0) -> DeviceArray:
     """A copy of an array-like on a device."""
-    values = np.ascontiguousarray(array)  # which has a dimension where there was none
+    values = np.ascontiguousarray(array)  # (a scalar becomes a vector here)
     dims = array.shape if isinstance(array, Array) else np.shape(array)
     shape = Shape(dtypes.from_numpy(values.dtype), dims)
     memory = DeviceMemory(driver, values.nbytes)

@@ -30,12 +30,12 @@ _FINE_BUFFER, _FINE_MEMORY, _READ_WRITE = 2, 1 << 10, 1
 _BUILD_LOG, _STATUS, _STARTED, _ENDED = 0x1183, 0x11D3, 0x1282, 0x1283
 _QUEUE_PROPERTIES, _PROFILING = 0x1093, 2
 _ALIGN = 64
-_FILL = 64  # bytes: the longest pattern, to which slices are aligned
-_SHORT = 10_000_000  # nanoseconds
-_MOST_NOTES = 1 << 18  # launches of one run whose times are kept
+_FILL = 64  # bytes of the longest fill pattern; slices are aligned to it
+_SHORT = 10_000_000  # nanoseconds: while waits are shorter, the waiting thread works for the device
+_MOST_NOTES = 1 << 18  # the largest number of launches of a run that are timed
 _ERRORS = {
     -4: "the memory object could not be allocated", -5: "the device is out of resources",
-    -6: "out of host memory", -11: "the program could not be built", -36: "the queue is gone",
+    -6: "out of host memory", -11: "the program could not be built", -36: "the queue is not valid",
     -54: "the work-group is too large",
 }  # fmt: skip
 
@@ -86,7 +86,7 @@ def _start(
     exported=True,
 )  # fmt: skip
 def _launch(f: GlueFunction, context: Ssa, *arguments: Ssa) -> None:
-    """Launches a kernel. It has a single set of arguments, so one thread at a time does so."""
+    """Launches a kernel. A kernel has a single set of arguments, so only one thread at a time launches."""
     busy = context.field(CONTEXT, "busy")
     with f.while_loop() as loop:
         with f.if_(busy.atomic("xchg", f.i32(1)).eq(0)):
@@ -122,7 +122,7 @@ def _happened(f: GlueFunction, event: Ssa, flag: Ssa, tries: Ssa) -> None:
 @_FUNCTIONS("opencl_wait", "i32", "context:ptr, flag:ptr")
 def _wait(f: GlueFunction, context: Ssa, flag: Ssa) -> None:
     """Waits for the work in the queue. While waits are short, this thread works for the device, as OpenCL
-    does on a CPU; it cannot be stopped then.
+    does on a CPU; such a wait cannot be stopped.
     """
     queue, event, code = context.get(CONTEXT, "queue"), f.slot(f.null()), f.slot(f.i32(0))
     code.store(f.call("i32", "clEnqueueMarkerWithWaitList", queue, f.i32(0), f.null(), event))
@@ -141,7 +141,7 @@ def _wait(f: GlueFunction, context: Ssa, flag: Ssa) -> None:
 
 @_FUNCTIONS("opencl_read", "i32", "context:ptr, target:ptr, source:ptr, size:i64, flag:ptr", exported=True)
 def _read(f: GlueFunction, context: Ssa, target: Ssa, source: Ssa, size: Ssa, flag: Ssa) -> None:
-    """Reads by copying, since the device's memory is shared with the host, once the device is done."""
+    """Reads by copying memory when the device is done, since the device shares its memory with the host."""
     f.guard(size.eq(0), f.i32(0))
     code = f.call("i32", "opencl_wait", context, flag)
     f.guard(code.eq(1), f.i32(0))
@@ -152,8 +152,8 @@ def _read(f: GlueFunction, context: Ssa, target: Ssa, source: Ssa, size: Ssa, fl
 
 @_FUNCTIONS("opencl_write", "i32", "context:ptr, target:ptr, source:ptr, size:i64, flag:ptr", exported=True)
 def _write(f: GlueFunction, context: Ssa, target: Ssa, source: Ssa, size: Ssa, flag: Ssa) -> None:
-    """Writes to the device. A few bytes are fill patterns, which are taken at once; for more the queue must
-    be empty.
+    """Writes to the device. Fewer than 128 bytes are written as fill patterns, which OpenCL copies at once;
+    for more, waits until the queue is empty.
     """
     with f.if_(size.ge(2 * _FILL)):
         f.ret(f.call("i32", "opencl_read", context, target, source, size, flag))
@@ -171,8 +171,8 @@ def _write(f: GlueFunction, context: Ssa, target: Ssa, source: Ssa, size: Ssa, f
 
 @cache
 def devices() -> list[tuple[Any, int]]:
-    """The devices that axla can use, of the first library that has any: library and handle. UnsupportedError
-    where there are none.
+    """The devices that axla can use, of the first library that has any, as pairs of library and handle.
+    UnsupportedError if there are none.
     """
     beside = os.path.join(sys.prefix, "lib", "libintelocl.so")
     named = flags.current().opencl
@@ -180,8 +180,8 @@ def devices() -> list[tuple[Any, int]]:
     libraries = _libraries(tried)
     if not libraries:
         raise UnsupportedError(
-            f"there is no OpenCL here (tried {', '.join(tried)}); AXLA_OPENCL says where one is, and "
-            "`pip install axla[opencl]` brings Intel's for CPUs"
+            f"no OpenCL library was found (tried {', '.join(tried)}); AXLA_OPENCL sets its path, "
+            "`pip install axla[opencl]` installs Intel's for CPUs"
         )
     for lib in libraries:
         if found := [(lib, device) for device in _devices(lib) if _is_usable(lib, device)]:
@@ -301,7 +301,7 @@ class OpenCL(Driver):
         return found
 
     def free(self, address: int) -> None:
-        """Queues the release of memory, behind what uses it."""
+        """Queues the release of memory, after the work that uses it."""
         pointer = (c.c_void_p * 1)(address)
         self.lib.clEnqueueSVMFree(self._queue, 1, pointer, None, None, 0, None, None)
 
@@ -316,7 +316,7 @@ class OpenCL(Driver):
         c.memmove(values.ctypes.data, address, values.nbytes)
 
     def mark(self) -> Event:
-        """Queues a marker and starts what is queued; gives its event."""
+        """Queues a marker and starts the queued work; returns the marker's event."""
         event = c.c_void_p()
         code = self.lib.clEnqueueMarkerWithWaitList(self._queue, 0, None, c.byref(event))
         self._check("an event", code)
@@ -387,7 +387,7 @@ class OpenCL(Driver):
         return made
 
     def said(self, code: int) -> str:
-        """The name of an error code."""
+        """The meaning of an error code, as text."""
         return _ERRORS.get(code, f"error {code} of OpenCL")
 
     def _check(self, what: str, code: int) -> None:
@@ -396,7 +396,7 @@ class OpenCL(Driver):
 
 
 class Event:
-    """A mark in the queue."""
+    """An event of OpenCL for a point in the queue; released with this object."""
 
     def __init__(self, lib: Any, address: int) -> None:
         self.lib, self.address = lib, address

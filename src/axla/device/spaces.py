@@ -1,8 +1,8 @@
 """A pass over programs that makes transfers between host and device memory explicit.
 
 After lowering, a program has a single memory. On a device, kernels use the device's memory; registers and the
-operands of custom calls are the host's. After this pass every other step uses either registers or the
-device's memory, and a `TransferStep` moves each value that crosses.
+operands of custom calls are in memory of the host. After this pass every step, except transfers, uses either
+registers or the device's memory, and a `TransferStep` moves each value from one to the other.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ Steps = list[Step]
 def with_transfers(
     program: Program, here: Collection[str] = (), host: Target | None = None
 ) -> tuple[Program, int]:
-    """The program with all transfers as steps, and the bytes of host memory that it uses.
+    """The program with all transfers as steps, and the number of bytes of host memory that it uses.
 
     Kernels named in `here` are planned for the target `host`, which runs them.
     """
@@ -57,7 +57,7 @@ class _Split:
     def __init__(self, here: Mapping[str, Kernel]) -> None:
         self.here = here
         self.held: list[set[str]] = [set()]  # names of values in registers, in each open scope
-        self.loops: list[tuple[Steps, set[str]]] = []  # of each open loop: what is before it, and held there
+        self.loops: list[tuple[Steps, set[str]]] = []  # of each open loop: steps before it, `held` there
         self.made: dict[str, int] = {}  # how many loops were open when a value was made or moved
         self.host_bytes = 0
 
@@ -69,13 +69,13 @@ class _Split:
         return found
 
     def scope(self, steps: Sequence[Step]) -> Steps:
-        """The steps of a branch; values fetched in it are not available after it."""
+        """Converts the steps of a branch. Values moved to registers in it are not available after it."""
         self.held.append(set())
         return self.steps(steps)
 
     def fetched(self, value: ArrayValue, steps: Steps) -> ArrayValue:
-        """A value in registers. If it is not there yet, a transfer is added, outside of loops that do not
-        compute it.
+        """A value in registers. If it is not in registers yet, a transfer is added, before the loops that do
+        not compute it.
         """
         register, held = replace(value, place=None), self.held[-1]
         if value.place is not None and not any(value.name in names for names in self.held):
@@ -90,8 +90,8 @@ class _Split:
         steps.append(step)
 
     def kernel(self, step: KernelStep, steps: Steps) -> None:
-        """A kernel that the host runs gets copies of its operands; results written over operands are written
-        over the copies.
+        """Adds a kernel. If the host runs it, it gets copies of its operands, and results written over
+        operands are written over the copies.
         """
         kernel = self.here.get(step.kernel)
         if kernel is None:
@@ -117,7 +117,7 @@ class _Split:
             steps.append(TransferStep(step.source.name, step.source, step.target))
 
     def store(self, step: StoreStep, steps: Steps) -> None:
-        raise InternalError(f"{step.name}: elements are stored into the memory of a device by kernels only")
+        raise InternalError(f"{step.name}: only kernels store elements into the memory of a device")
 
     def loop(self, step: LoopStep, steps: Steps) -> None:
         registers = [one.parameter.place is None for one in step.carried]
@@ -159,12 +159,12 @@ class _Split:
         steps.append(replace(step, selector=selector, branches=tuple(branches)))
 
     def custom_call(self, step: CustomCallStep, steps: Steps) -> None:
-        """A call on the host, with copies of its operands; its results are copied to the device."""
+        """Adds a call on the host, with copies of its operands; its results are copied to the device."""
         self.hosted(step, steps, {}, step.scratch.size if step.scratch is not None else 0)
 
     def hosted(self, step: Any, steps: Steps, over: Mapping[int, int], scratch: int) -> None:
-        """A step on copies of its operands, whose results are copied to the device. `over`: results written
-        over operands, by number.
+        """Adds a step on copies of its operands, whose results are copied to the device. `over`: the operand
+        that a result is written over, by number.
         """
         self.used = 0
         operands = tuple(value and self.on_host(value) for value in step.operands)
@@ -187,14 +187,14 @@ class _Split:
         return replace(value, place=self.room(value.memory.size))
 
     def room(self, size: int) -> BufferSlice:
-        """Host memory for a step; every step uses it from its beginning."""
+        """Reserves host memory for the current step. Each step uses the host memory from the beginning."""
         begin = self.used
         self.used = begin + aligned(size)
         self.host_bytes = max(self.host_bytes, self.used)
         return BufferSlice(HOST, begin, size)
 
     def collective(self, step: CollectiveStep, steps: Steps) -> None:
-        raise InternalError(f"{step.name}: a device alone has no {step.kind}")
+        raise InternalError(f"{step.name}: a program on one device cannot contain {step.kind}")
 
 
 def _made(step: Step) -> list[str]:
@@ -208,7 +208,7 @@ def _made(step: Step) -> list[str]:
 
 
 HOST = Allocation(AllocationKind.WORKSPACE, 0, 0, space=MemorySpace.HOST)
-"""Memory of the host that custom calls and kernels on it use, one after the other."""
+"""Memory of the host that custom calls and kernels of the host use, one after the other."""
 _SPLITS: dict[type, Callable[[_Split, Any, Steps], None]] = {
     KernelStep: _Split.kernel, RegisterStep: _Split.registers, CopyStep: _Split.copy, StoreStep: _Split.store,
     LoopStep: _Split.loop, BranchStep: _Split.branches, CustomCallStep: _Split.custom_call,

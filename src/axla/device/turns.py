@@ -1,4 +1,4 @@
-"""The host's parts of asynchronous runs: done by the thread of a device's queue, one after the other.
+"""Executes the host's parts of asynchronous runs in a thread of each device's queue, one after the other.
 
 The host's part of a run is over when all its work is in the device's queue. If it contains loops, or waits
 for the device, that may take long: an asynchronous run is then handed to this thread. While the thread is
@@ -21,11 +21,12 @@ from axla.device.memory import DeviceRun
 from axla.program import abi
 
 _EXIT_WAIT = 0.45
-"""Seconds that the end of the interpreter waits, before and after it stops what is left."""
+"""The seconds for which the end of the interpreter waits for runs, both before and after it stops the rest.
+"""
 
 
 class Turns:
-    """Host parts of runs that were handed over, and the thread that does them."""
+    """The host's parts of runs that were handed over, and the thread that executes them."""
 
     def __init__(self) -> None:
         self._lock = locks.new_lock()
@@ -34,11 +35,13 @@ class Turns:
         self._thread: threading.Thread | None = None
 
     def is_busy(self) -> bool:
-        """Whether a caller has to wait for its turn; the thread itself, which runs functions, need not."""
+        """Whether a new run must be handed to the thread, after earlier ones; False on the thread itself,
+        whose functions may start runs.
+        """
         return bool(self._left) and threading.current_thread() is not self._thread
 
     def add(self, run: DeviceRun, work: Callable[[], None]) -> None:
-        """Makes the thread do the work in turn; its exception is the error of the run."""
+        """Makes the thread do the work after earlier work; an exception becomes the error of the run."""
         run.entered = threading.Event()
         with self._lock:
             if self._thread is None:
@@ -56,14 +59,14 @@ class Turns:
         try:
             if not run.is_stopped():
                 work()
-        except BaseException as error:  # who reads the results gets it
+        except BaseException as error:  # readers of the results get it
             run.fail(error)
         self._left.popleft()
         assert run.entered is not None
         run.entered.set()
 
     def leave(self) -> None:
-        """Waits for runs at exit, or stops them."""
+        """Waits for runs at exit; stops those that do not end."""
         for code in (abi.INTERRUPTED, 0):
             limit = time.monotonic() + _EXIT_WAIT
             while self._left and time.monotonic() < limit:
@@ -77,7 +80,7 @@ _lock = locks.new_lock()
 
 
 def turns_of(driver: Driver) -> Turns:
-    """The turns for a device's runs."""
+    """The Turns of a device; created once per driver."""
     with _lock:
         return _every.setdefault(driver, Turns())
 

@@ -32,7 +32,10 @@ def divide(x: AnyArray, y: AnyArray) -> AnyArray:
     NumPy gives NaN.
     """
     a, b, c, d = x.real, x.imag, y.real, y.imag
-    quotient: AnyArray = np.asarray(np.divide(x, y))
+    # NumPy takes the reciprocal of the divisor, which overflows for denormals.
+    power = np.where(np.maximum(np.abs(c), np.abs(d)) < np.finfo(c.dtype).tiny, 64, 0)
+    quotient: AnyArray = np.asarray(np.divide(x, joined(np.ldexp(c, power), np.ldexp(d, power))))
+    quotient = joined(np.ldexp(quotient.real, power), np.ldexp(quotient.imag, power))
     # NumPy ignores the sign of a zero divisor, so that its quotient is replaced there too.
     lost = (np.isnan(quotient.real) & np.isnan(quotient.imag)) | (y == 0)
     if not lost.any():

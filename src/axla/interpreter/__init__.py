@@ -1,4 +1,5 @@
-"""The definition of right: runs any module with NumPy. Takes a Module and arrays, gives a Literal.
+"""The reference implementation of HLO: evaluates any module with NumPy. `evaluate` takes a Module and arrays,
+and returns a Literal.
 
 Read `evaluate.py` first (plans and the loop that runs them), then `regions.py` (ops that call computations).
 """

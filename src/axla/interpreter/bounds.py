@@ -1,9 +1,9 @@
-"""Arrays with dynamic sizes: operands and results in their actual sizes.
+"""Arrays with dynamic dimensions: operands and results have their actual sizes.
 
-Operands whose sizes must be equal are cut to what all of them have. Where a window starts, and whether it
-lies inside, goes by the bounds, as in compiled code and XLA. A result whose shape says that a size is fixed
-has it: what lies beyond the actual sizes is anything, and 0 here. An op that is not possible on the actual
-sizes is refused.
+If sizes of several operands must be equal, the operands are cut to the smallest of these sizes. The start of
+a slice is clamped by the bounds, as in compiled code and XLA. A result whose shape has a static size gets
+that size; its elements beyond the actual sizes are undefined, and 0 here. An op that is not possible with the
+actual sizes is refused.
 """
 
 from __future__ import annotations
@@ -27,11 +27,13 @@ from axla.ir.typed import shape_of
 
 HostValue = Any
 Groups = Iterable[Sequence[tuple[int, int]]]
-"""Groups of (operand, dimension) that have one size: their least; the bound, where one stands alone."""
+"""Groups of (operand, dimension) that get the smallest of their sizes; a group of one must have its bound."""
 
 
 def by_bounds(inst: Instruction, function: Callable[..., HostValue]) -> Callable[..., HostValue]:
-    """The function of an instruction, for operands in their actual sizes."""
+    """The function that evaluates an instruction, extended to operands with actual sizes. `function` works
+    for operands with static sizes.
+    """
     dynamic = any(isinstance(x.shape, Shape) and x.shape.is_dynamic for x in inst.operands)
     if not dynamic or inst.op.control or isinstance(inst.op, hlo.Fusion):
         return function
@@ -56,7 +58,7 @@ def _sized(inst: Instruction, function: Callable[..., HostValue], *operands: Hos
 
 
 def _check(inst: Instruction, operands: Sequence[HostValue]) -> None:
-    """Refuses what cannot be operands of the op, in their actual sizes."""
+    """Refuses operands that the op does not accept with their actual sizes."""
     given = zip((o.shape for o in inst.operands), operands, strict=True)
     try:
         inst.op.infer(*[Shape(from_numpy(v.dtype), v.shape) if isinstance(s, Shape) else s for s, v in given])
@@ -69,7 +71,7 @@ def _refusal(inst: Instruction) -> UnsupportedError:
 
 
 def _fitted(value: HostValue, shape: AnyShape) -> HostValue:
-    """A value with the sizes that are fixed by its shape."""
+    """Pads or returns a value, so that it has the static sizes of its shape."""
     if isinstance(shape, TupleShape):
         return tuple(_fitted(v, s) for v, s in zip(value, shape.elements, strict=True))
     if not isinstance(shape, Shape) or shape.admits(value.shape):
@@ -78,14 +80,14 @@ def _fitted(value: HostValue, shape: AnyShape) -> HostValue:
 
 
 def _in(dims: Sequence[int], value: np.ndarray, fill: Any = 0) -> np.ndarray:
-    """An array in sizes that are not smaller."""
+    """Copies an array to one of at least its sizes, filled with `fill`."""
     found = np.full(dims, fill, value.dtype)
     found[_first(value.shape)] = value
     return found
 
 
 def _whole(inst: Instruction, number: int, value: np.ndarray, fill: Any = 0) -> np.ndarray:
-    """An operand in the sizes of its bounds."""
+    """Returns operand `number`, padded with `fill` to the sizes of its bounds."""
     shape = inst.operands[number].shape
     return value if value.shape == shape.dims else _in(shape.dims, value, fill)
 
@@ -145,7 +147,7 @@ def _everything(op: Op, operands: Sequence[np.ndarray]) -> Groups:
 
 
 def _parts(op: hlo.BitcastConvert, operands: Sequence[np.ndarray]) -> Groups:
-    """The parts of an element are all there."""
+    """The dimensions that hold the parts of an element must not be cut."""
     return [[(0, d)] for d in range(op.shape.rank, operands[0].ndim)]
 
 
@@ -185,7 +187,7 @@ def _update(
     update: np.ndarray,
     *starts: np.ndarray,
 ) -> HostValue:
-    """The update keeps its actual size, but lies where one of its bounds would."""
+    """The update keeps its actual size, but its start is clamped as if it had its bound."""
     shapes = [o.shape for o in inst.operands[:2]]
     (outer, inner) = (s.dims for s in shapes if isinstance(s, Shape))
     at = [np.asarray(start) for start in clamped_starts(starts, outer, inner)]
@@ -204,7 +206,7 @@ def _gather(
 
 
 def _scatter(inst: Instruction, function: Callable[..., HostValue], *operands: np.ndarray) -> HostValue:
-    """Updates that are not there go outside."""
+    """Pads indices with -1, so that updates beyond the actual sizes are out of bounds and ignored."""
     count = len(operands) // 2
     outside = np.zeros((), operands[count].dtype) - np.ones((), operands[count].dtype)
     found = function(*[_whole(inst, n, x, outside if n == count else 0) for n, x in enumerate(operands)])

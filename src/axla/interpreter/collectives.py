@@ -1,9 +1,8 @@
-"""The semantics of collectives: each participant's result from the operands of all participants of its
-group.
+"""Evaluates collectives: each participant's result from the operands of all participants in its group.
 
-With several processes a member waits for the others of its group (`members.py`, `processes.py`). The only
-replica of a run brings and takes alone: as on XLA:CPU, members that a group names and that do not exist
-contribute nothing, but constants.
+With several processes, a process waits for the others in its group (`members.py`, `processes.py`). If a run
+has a single replica, it acts alone: as in XLA:CPU, participants that a group names but that do not exist
+contribute nothing, except that constants count for all of them.
 """
 
 from __future__ import annotations
@@ -30,15 +29,15 @@ from axla.ir.typed import tuple_of
 
 GroupValues = Sequence[HostValue]
 Brought = Sequence[GroupValues]
-"""The operands of every member, in the order of the group."""
+"""The operands of every participant, in the order of the group."""
 Meaning = Callable[[Interpreter, Instruction[Any], Brought], GroupValues]
-"""The values of the members."""
+"""A function that returns the results of the participants, in the order of the group."""
 Rooted = hlo.CollectiveReduce | hlo.CollectiveBroadcast
 Gathering = hlo.AllGather | hlo.AllGatherStart
 
 
 def joined(inst: Instruction, values: GroupValues) -> HostValue:
-    """The values as the result of an instruction: a tuple of them, or the only one."""
+    """The result of an instruction made of these values: a tuple of them, or the only one."""
     return tuple(values) if isinstance(inst.shape, TupleShape) else values[0]
 
 
@@ -46,13 +45,13 @@ def _zeros(inst: Instruction) -> HostValue:
     return joined(inst, [np.zeros(s.dims, s.dtype.numpy) for s in inst.shape.parts])
 
 
-# RendezvousKeys
+# Rendezvous
 
 
 def _together(
     meaning: Meaning, interpreter: Interpreter, inst: Instruction[Grouped], *operands: HostValue
 ) -> HostValue:
-    """The value of a collective for this process."""
+    """Evaluates a collective for this process, after waiting for the other participants."""
     process = interpreter.process
     if process is None:
         return meaning(interpreter, inst, [operands])[0]
@@ -60,7 +59,7 @@ def _together(
     if members is None and inst.op.collective is CollectiveKind.ROOTED:
         return _zeros(inst)
     if members is None:
-        raise CollectiveFailure(f"{inst!r}: {process} is in none of the groups")
+        raise CollectiveFailure(f"{inst!r}: {process} is not in any replica group")
     return _met(process, members, inst, operands, partial(meaning, interpreter, inst))
 
 
@@ -69,7 +68,7 @@ def _met(
     combine: Callable[[Brought], GroupValues],
 ) -> HostValue:  # fmt: skip
     op = inst.op
-    shapes = (inst.shape.logical, *map(np.shape, brought))  # the actual sizes
+    shapes = (inst.shape.logical, *map(np.shape, brought))  # actual sizes, if dynamic
     opcode = op.opcode.removesuffix("-start")
     reducers = tuple(map(fingerprint, op.computations()))
     kind = opcode, shapes, getattr(op, "dimensions", None), getattr(op, "source_target_pairs", None), reducers
@@ -78,12 +77,14 @@ def _met(
 
 
 def _alone(inst: Instruction[Grouped], brought: Brought) -> bool:
-    """Whether one member acts for itself; UnsupportedError where a single replica would need others."""
+    """Whether the group has a single participant. UnsupportedError if a single replica runs, but the op needs
+    others.
+    """
     groups = inst.op.replica_groups
     if len(brought) == 1 and max(groups.sizes, default=1) > 1:
         raise UnsupportedError(
-            f"one replica runs, but {inst!r} moves data between members of {groups}; num_replicas and "
-            "num_partitions of axla.compile make more"
+            f"one replica runs, but {inst!r} moves data between the participants of {groups}: set "
+            "num_replicas or num_partitions of axla.compile"
         )
     return len(brought) == 1
 
@@ -92,7 +93,7 @@ def _alone(inst: Instruction[Grouped], brought: Brought) -> bool:
 
 
 def _total(interpreter: Interpreter, inst: Instruction[Combining], brought: Brought) -> GroupValues:
-    """The operands of all members, combined in order."""
+    """Combines the operands of all participants, in the order of the group."""
     if interpreter.process is None:
         count = equal_addends(inst)
         return brought[0] if count == 1 else [x * x.dtype.type(count) for x in brought[0]]
@@ -115,7 +116,7 @@ def _reduced(interpreter: Interpreter, inst: Instruction[Combining], brought: Br
 def _scattered(
     interpreter: Interpreter, inst: Instruction[hlo.ReduceScatter], brought: Brought
 ) -> GroupValues:
-    """To each member its part of the dimension."""
+    """Gives each participant its slice of the total along the dimension."""
     at = inst.op.dimensions[0]
     sizes = [s.dims[at] for s in inst.shape.parts]
     total = _total(interpreter, inst, brought)
@@ -132,7 +133,7 @@ def _scattered(
 def _reduced_to_root(
     interpreter: Interpreter, inst: Instruction[hlo.CollectiveReduce], brought: Brought
 ) -> GroupValues:
-    """The total to the root, zeros to the others; each operand has a root."""
+    """Gives the total of each operand to the operand's root, and zeros to the other participants."""
     dynamic = inst.op.has_dynamic_root
     _alone(inst, brought)
     data = [b[:-1] for b in brought] if dynamic else brought
@@ -146,12 +147,14 @@ def _reduced_to_root(
 
 
 def _roots(inst: Instruction[Rooted], operands: GroupValues, count: int) -> Sequence[int]:
-    """The place in the group of the root of every operand: what the last operand says, else the first."""
+    """The index in the group of the root of each operand: given by the last operand if the op has a dynamic
+    root, else 0.
+    """
     if not inst.op.has_dynamic_root:
         return [0] * len(operands)
     found = [int(root) for root in operands[-1]]
     if any(not 0 <= root < count for root in found):
-        raise CollectiveFailure(f"{inst!r}: roots are 0 to {count - 1}, found {found}")
+        raise CollectiveFailure(f"{inst!r}: roots must be from 0 to {count - 1}, found {found}")
     return found
 
 
@@ -160,7 +163,7 @@ def _roots(inst: Instruction[Rooted], operands: GroupValues, count: int) -> Sequ
 
 def _fits(inst: Instruction, found: int, wanted: int, members: int) -> None:
     if found != wanted:
-        raise CollectiveFailure(f"{inst!r}: for {members} members the size {wanted} is wanted, found {found}")
+        raise CollectiveFailure(f"{inst!r}: {members} participants need the size {wanted}, found {found}")
 
 
 def _gather(inst: Instruction[Gathering], brought: Brought, results: Sequence[Any]) -> list[HostValue]:
@@ -170,7 +173,7 @@ def _gather(inst: Instruction[Gathering], brought: Brought, results: Sequence[An
         missing = shape.dims[at] - x.shape[at]
         if len(brought) > 1:
             _fits(inst, shape.dims[at], x.shape[at], len(brought))
-        elif missing:  # of members that do not exist
+        elif missing:  # zeros for participants that do not exist
             found[n] = np.pad(x, [(0, missing if d == at else 0) for d in range(x.ndim)])
     return found
 
@@ -189,7 +192,7 @@ def _gather_begun(
 
 
 def _exchanged(interpreter: Interpreter, inst: Instruction[hlo.AllToAll], brought: Brought) -> GroupValues:
-    """From each member a part along the dimension, or one of its operands."""
+    """Each participant gets, from every other one, a slice along the dimension, or one of its operands."""
     count, dimensions = len(brought), inst.op.dimensions
     if _alone(inst, brought):
         return [joined(inst, brought[0])]
@@ -213,7 +216,7 @@ def _broadcast(interpreter: Interpreter, inst: Instruction[Rooted], brought: Bro
 
 
 def _permuted(interpreter: Interpreter, inst: Instruction[Paired], operands: GroupValues) -> GroupValues:
-    """The result of a permutation for this participant."""
+    """The results of a collective-permute for this participant."""
     if not inst.op.slice_sizes:
         return _sent(interpreter, inst, inst.op.source_target_pairs.pairs, operands)
     data, output, *starts = operands
@@ -236,7 +239,7 @@ def _at(value: HostValue, path: Sequence[int]) -> HostValue:
 
 
 def _window(x: HostValue, start: GroupValues, sizes: Sequence[int]) -> tuple[slice, ...]:
-    """A slice, moved so that it lies inside."""
+    """The slice of `sizes` at `start`, which is clamped so that the slice lies inside `x`."""
     first = [min(max(int(s), 0), n - size) for s, n, size in zip(start, x.shape, sizes, strict=True)]
     return tuple(slice(s, s + size) for s, size in zip(first, sizes, strict=True))
 
@@ -247,7 +250,7 @@ def _sent(
     pairs: Sequence[tuple[int, int]],
     operands: GroupValues,
 ) -> GroupValues:
-    """The operands of the member that sends here, or zeros."""
+    """The operands of the participant that sends to this one; zeros if none does."""
     process, own = interpreter.process, 0
     if process is not None:
         pairs, own = pairs_of(inst, process, pairs, group_mode(inst.op)), process.number
@@ -279,9 +282,10 @@ def _permute_start(interpreter: Interpreter, inst: Instruction[Paired], *operand
 
 
 def _ragged(interpreter: Interpreter, inst: Instruction[Grouped], brought: Brought) -> GroupValues:
-    """Rows of every member's data go to places in the outputs; what does not fit is left out.
+    """Copies rows of every participant's data to rows of the participants' outputs. Rows that do not fit are
+    ignored.
 
-    Starts, sizes and places have an entry for each member, or as many for each.
+    Starts, sizes and places have the same number of entries for each receiving participant.
     """
     _alone(inst, brought)
     results = [member[1].copy() for member in brought]
@@ -297,7 +301,7 @@ def _ragged(interpreter: Interpreter, inst: Instruction[Grouped], brought: Broug
     return results
 
 
-# What needs no rendezvous
+# Ops without a rendezvous
 
 
 def _done(interpreter: Interpreter, inst: Instruction, operand: HostValue) -> HostValue:

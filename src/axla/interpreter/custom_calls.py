@@ -1,4 +1,6 @@
-"""Custom calls: those whose meaning is known, mostly marks for passes, and those that users register."""
+"""Evaluates custom calls: those of known targets, most of which only mark a position for passes, and those
+that users register.
+"""
 
 from __future__ import annotations
 
@@ -43,8 +45,8 @@ def _operand(inst: Instruction, operand: HostValue, *rest: HostValue) -> HostVal
 
 
 def _top_k(inst: Instruction, operand: np.ndarray) -> HostValue:
-    """The k largest elements of every row, largest first, and where they were; k is the result's last
-    dimension.
+    """The k largest elements of every row in descending order, and their indices. k is the last dimension of
+    the result.
     """
     values = tuple_of(inst).elements[0]
     order = largest_first(operand)[..., : values.dims[-1]]
@@ -55,26 +57,28 @@ MARKERS = frozenset({
     "annotate_device_placement", "LayoutConstraint", "MoveToDevice", "MoveToHost", "Sharding",
     "SPMDFullToShardShape", "SPMDShardToFullShape",
 })  # fmt: skip
-"""Custom calls that only mark a place for passes of other backends: they give their operand."""
+"""Custom calls that only mark a position for passes of other backends. They return their operand."""
 CUSTOM_CALLS: dict[str, Callable[..., HostValue]] = {**dict.fromkeys(MARKERS, _operand), "TopK": _top_k}
 
 
 class Handlers:
-    """`make` gives the handler of a call of the FFI. Backends set it: native code lies above."""
+    """Makes the handlers of FFI calls. A backend sets `make`, since this package cannot import native
+    code.
+    """
 
     make: Callable[[CallSite, CallTarget], Any] | None = None
 
     @classmethod
     def of(cls, inst: Instruction, site: CallSite, target: CallTarget) -> Any:
-        """The handler of one call, with the state that it keeps."""
+        """The handler for one call, with the state that it keeps between runs."""
         if cls.make is None:
-            raise UnsupportedError(f"{site}: handlers of the FFI are called by backends only")
+            raise UnsupportedError(f"{site}: FFI handlers can only be called by a backend")
         make = cls.make
         return inst.computation.fact(("handler", inst), lambda _: make(site, target))
 
 
 def check_custom_call(inst: Instruction) -> None:
-    """UnsupportedError for a call that nobody is registered for, or that its target cannot take."""
+    """Raises UnsupportedError if the target of a call is unknown, or does not support the call."""
     if check_parallel(inst):
         return
     if isinstance(inst.op, CustomCall) and inst.op.custom_call_target not in CUSTOM_CALLS:
@@ -87,7 +91,7 @@ def check_custom_call(inst: Instruction) -> None:
 
 
 def custom_call(interpreter: Interpreter, inst: Instruction[CustomCall], *operands: HostValue) -> HostValue:
-    """The value of a custom call."""
+    """Evaluates a custom call."""
     known = CUSTOM_CALLS.get(inst.op.custom_call_target)
     if known is not None:
         return known(inst, *operands)
@@ -95,7 +99,7 @@ def custom_call(interpreter: Interpreter, inst: Instruction[CustomCall], *operan
         return run_parallel(interpreter, inst, *operands)
     site = call_site(inst)
     target = find_target(site)
-    # After layout normalization, arrays are of the sizes in which they lie.
+    # After layout normalization, the dimensions of arrays are in memory order.
     physical = inst.op.result_layout_constraints is not None
     given: list[HostValue] = []
     for shape, operand in zip(site.operands, operands, strict=True):
@@ -116,7 +120,7 @@ def _checked(site: CallSite, shape: AnyShape, value: HostValue, physical: bool) 
     logical = from_memory_order(value, shape) if physical else value
     if logical.shape != shape.dims:
         raise UnsupportedError(
-            f"{site}: an operand has the sizes {list(logical.shape)}, the call takes "
+            f"{site}: an operand has the sizes {list(logical.shape)}, wanted "
             f"{shape.to_string(layout=False)}; arrays of dynamic sizes are not passed to custom calls"
         )
     return logical
@@ -128,7 +132,7 @@ def _run(site: CallSite, target: CallTarget, operands: list[HostValue], handler:
     if target.api == PYTHON:
         assert target.function is not None
         found = PythonCall(target.function, site)(operands)
-        # What the function gives it may keep, and change.
+        # Copied, since the function may keep its results and change them.
         return [None if v is None else np.array(v) for v in found]
     return _run_native(site, target, operands, handler)
 
@@ -136,7 +140,7 @@ def _run(site: CallSite, target: CallTarget, operands: list[HostValue], handler:
 def _run_native(
     site: CallSite, target: CallTarget, operands: list[HostValue], handler: Any
 ) -> list[HostValue]:
-    """Calls a function at an address with copies of the operands, which lie as it wants them."""
+    """Calls the native function of a target with copies of the operands, in the layouts of the call site."""
     given = zip(site.operand_leaves, operands, strict=True)
     inputs = [np.array(in_memory_order(v, s), order="C") if isinstance(s, Shape) else None for s, v in given]
     outputs = [

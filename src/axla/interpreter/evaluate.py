@@ -1,9 +1,9 @@
-"""Runs modules with NumPy: slow, and obviously right.
+"""Evaluates modules with NumPy: slow, but simple enough to be obviously correct.
 
 A *value* is a NumPy array of the instruction's element type, a tuple of values, or None for a token. An array
-with dynamic dimensions has its actual sizes. Every computation is planned once: a list of steps over numbered
-slots, each with the slots that die after it. Ops without called computations evaluate themselves
-(`Op.evaluate`); the others are in the table `REGIONS`.
+with dynamic dimensions has its actual sizes. Every computation is planned once. A plan is a list of steps
+that read and write numbered slots; each step lists the slots that can be freed after it. Ops without called
+computations are evaluated by `Op.evaluate`, the others by functions in the table `REGIONS`.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ HostValue = Any
 """numpy.ndarray | tuple[HostValue, ...] | None"""
 
 REGIONS: dict[type[Op], Callable[..., HostValue]] = {}
-"""Ops that call computations, and those that need more than arrays; `regions.py` fills it."""
+"""The functions of ops that call computations or have effects. `regions.py` fills this table."""
 
 CALL_DEPTH = 100
-"""How deep computations may call each other: each level takes Python frames."""
+"""The limit of nested calls of computations, as each level uses frames of Python's stack."""
 
 MEMORY_LIMIT = 1 << 34
-"""Bytes that one value may take, unless the caller says otherwise."""
+"""The default limit of bytes for one value."""
 
 
 def evaluate(
@@ -63,10 +63,10 @@ def evaluate(
     seed: int = 0,
     clock: StepTimer | None = None,
 ) -> Literal:
-    """The result of the entry computation for these arguments, one per parameter.
+    """Evaluates the entry computation for these arguments, one per parameter, and returns its result.
 
-    Stops with DeadlineExceeded after `step_limit` instructions or `deadline` seconds; `seed` feeds `rng`;
-    `clock` measures the functions of the entry's instructions.
+    Raises DeadlineExceeded after `step_limit` instructions or `deadline` seconds. `seed` is the seed of
+    `rng`. `clock` wraps the functions of the entry's instructions to measure them.
     """
     interpreter = Interpreter(
         step_limit=step_limit, deadline=deadline, memory_limit=memory_limit, seed=seed, clock=clock
@@ -78,7 +78,7 @@ def evaluate(
 
 
 def argument_values(entry: Computation, arguments: Sequence[object]) -> list[HostValue]:
-    """Arguments as values of the parameters' shapes."""
+    """Converts arguments to values of the parameters' shapes."""
     if len(arguments) != len(entry.parameters):
         raise InvalidArgument(f"{entry.name} takes {len(entry.parameters)} arguments, found {len(arguments)}")
     pairs = zip(entry.parameters, arguments, strict=True)
@@ -86,25 +86,25 @@ def argument_values(entry: Computation, arguments: Sequence[object]) -> list[Hos
 
 
 PlannedCall = tuple[Callable[..., HostValue], tuple[int, ...], int, tuple[int, ...], Instruction]
-"""One instruction: a function, the slots of its operands and of its result, the slots not needed afterwards.
-"""
+"""A step: (function, slots of the operands, slot of the result, slots that are not needed after it,
+instruction)."""
 
 StepTimer = Callable[[Instruction, Callable[..., HostValue]], Callable[..., HostValue]]
-"""Gives a function that measures one, that of an instruction."""
+"""Wraps the function of an instruction so that its calls are measured."""
 
 SMALL = 4096
-"""Bytes of a value whose memory is not worth the time to free it early."""
+"""Values of at most this many bytes are not freed early, which would take more time than it is worth."""
 
 SCARCE_RANK = 60
-"""From this rank on, NumPy may lack the few dimensions more that an evaluation takes."""
+"""From this rank on, NumPy may be unable to evaluate an op that needs a few more dimensions."""
 
 CHUNK = 32
-"""After how many steps the clock is looked at."""
+"""The number of steps after which the deadline is checked."""
 
 
 @dataclass(frozen=True, slots=True)
 class EvaluationPlan:
-    """How to run a computation: `values` holds constants in their slots, everything else empty."""
+    """A plan for a computation. `values` has the constants in their slots, and None in the others."""
 
     values: list[HostValue]
     parameters: tuple[int, ...]
@@ -113,8 +113,8 @@ class EvaluationPlan:
 
 
 class Interpreter:
-    """Runs computations. One run at a time; plans are kept between runs, so the graph must not change
-    meanwhile.
+    """Evaluates computations, one run at a time. Plans are kept between runs, so the graph must not be
+    changed.
     """
 
     def __init__(
@@ -128,16 +128,16 @@ class Interpreter:
         clock: StepTimer | None = None,
     ):
         self.clock = clock
-        self.process = process  # which one of several it runs for
+        self.process = process  # the process of several that it runs for
         self.step_limit = float("inf") if step_limit is None else step_limit
         self.stop_at = float("inf") if deadline is None else time.monotonic() + deadline
         self.deadline = deadline
-        self.cancelled: list[bool] = []  # shared with those beside it; not empty: stop
+        self.cancelled: list[bool] = []  # shared with `beside`; if not empty, stop
         self.memory_limit = memory_limit
         self.seed = seed
         self.random = np.random.Generator(np.random.Philox(seed))
-        self.state = seed  # of rng-get-and-update-state
-        self.mailbox: dict[int | None, deque[HostValue]] = {}  # by channel: sent and not yet received
+        self.state = seed  # the state of rng-get-and-update-state
+        self.mailbox: dict[int | None, deque[HostValue]] = {}  # by channel: values not yet received
         self.steps = 0
         self.depth = 0
         self._effects: dict[Computation, bool] = {}
@@ -153,18 +153,20 @@ class Interpreter:
         return made
 
     def cancel(self) -> None:
-        """Lets the run, which another thread does, end with Cancelled."""
+        """Makes the run, which is in another thread, end with Cancelled."""
         self.cancelled.append(True)
 
     def run(self, computation: Computation, arguments: Sequence[HostValue]) -> HostValue:
-        """The value of the root for these arguments."""
+        """Evaluates a computation for these arguments; returns the value of its root."""
         plan = self._plans.get(computation)
         if plan is None:
             plan = self._plans[computation] = self._plan(computation)
         return self.run_plan(plan, arguments)
 
     def run_plan(self, plan: EvaluationPlan, arguments: Sequence[HostValue]) -> HostValue:
-        """Runs a planned computation; UnsupportedError when calls nest too deeply."""
+        """Evaluates a planned computation for these arguments. UnsupportedError if calls are nested too
+        deeply.
+        """
         if self.depth >= CALL_DEPTH:
             raise UnsupportedError(f"the interpreter runs calls up to {CALL_DEPTH} deep")
         values = plan.values.copy()
@@ -192,19 +194,23 @@ class Interpreter:
         return values[plan.root]
 
     def tick(self, steps: int = 1) -> None:
-        """Counts steps, and stops when there have been too many or it takes too long."""
+        """Counts steps. Raises an exception if the limit of steps, the deadline or a cancellation ends the
+        run.
+        """
         self.steps += steps
         if self.steps > self.step_limit:
-            raise DeadlineExceeded(f"the interpreter stopped after {self.step_limit} steps, as it was told")
+            raise DeadlineExceeded(f"the interpreter stopped at its limit of {self.step_limit} steps")
         if self.cancelled:
             raise Cancelled("the run was cancelled", abi.CANCELLED)
         if time.monotonic() > self.stop_at:
-            raise DeadlineExceeded(f"the interpreter stopped after {self.deadline} seconds, as it was told")
+            raise DeadlineExceeded(f"the interpreter stopped at its deadline of {self.deadline} seconds")
         if self.process is not None:
             self.process.check()
 
     def wait(self) -> None:
-        """Does the work that is due while the run waits for somebody outside; called again and again."""
+        """Called repeatedly while the run waits for the host: checks the limits and lets other processes
+        run.
+        """
         self.tick()
         if self.process is not None:
             self.process.offer()
@@ -212,11 +218,10 @@ class Interpreter:
     def on_scalars(
         self, computation: Computation, arguments: Sequence[np.ndarray], dims: Sequence[int]
     ) -> list[np.ndarray]:
-        """A computation on scalars, applied to every element of arrays of these dimensions; one array per
+        """Applies a computation on scalars to every element of arrays of these sizes. Returns an array per
         result.
 
-        Computations of elementwise ops only are applied to whole arrays, others to one element after the
-        other.
+        A computation of only elementwise ops is applied to whole arrays, others to one element after another.
         """
         dims = tuple(dims)
         parameters = [p.shape for p in computation.parameters]
@@ -269,15 +274,15 @@ class Interpreter:
             dead = tuple(s for s in dying.get(number, ()) if not isinstance(order[s].op, Constant))
             steps.append((function, operands, number, dead, inst))
         chunks = tuple(tuple(steps[k : k + CHUNK]) for k in range(0, len(steps), CHUNK))
-        # Parameters that nothing needs go into a slot behind the others.
+        # Unused parameters get a common slot after the others.
         values.append(None)
         return EvaluationPlan(
             values, tuple(slots.get(p, len(order)) for p in computation.parameters), chunks, root
         )
 
     def _needed(self, computation: Computation) -> list[Instruction]:
-        """The instructions that the root depends on and those with effects, in execution order. Dead code
-        may even be a loop without end.
+        """The instructions with effects, and those that the root or they depend on, in execution order.
+        Others are not evaluated: dead code may contain an endless loop.
         """
         order = receives_last(running_order(computation))
         needed: set[Instruction] = set()
@@ -289,7 +294,7 @@ class Interpreter:
         return [inst for inst in order if inst in needed]
 
     def needed(self, computation: Computation) -> Iterator[Instruction]:
-        """The instructions that would run, those of called computations included."""
+        """Yields the instructions that are evaluated, including those of called computations."""
         seen, stack = {computation}, [computation]
         while stack:
             for inst in self._needed(stack.pop()):
@@ -301,19 +306,23 @@ class Interpreter:
                         stack.append(called)
 
     def has_effect(self, inst: Instruction) -> bool:
-        """Whether an instruction does more than give its value, or calls a computation in which one does."""
+        """Whether an instruction has a side effect, or calls a computation in which an instruction has
+        one.
+        """
         if inst.op.side_effect:
             return True
         return any([self._asked(self._effects, c, self._any_effect) for c in inst.op.computations()])
 
     def is_elementwise(self, computation: Computation) -> bool:
-        """Whether all values are scalars, and all ops would do the same on arrays, element by element."""
+        """Whether all values of a computation are scalars, and all its ops can be applied to arrays element
+        by element instead.
+        """
         return self._asked(self._elementwise, computation, self._all_elementwise)
 
     def _asked(
         self, known: dict[Computation, bool], c: Computation, ask: Callable[[Computation], bool]
     ) -> bool:
-        """A fact of a computation, found once."""
+        """A fact about a computation: `ask(c)`, which is computed once and stored in `known`."""
         if c not in known:
             if self.depth >= CALL_DEPTH:
                 raise UnsupportedError(f"the interpreter runs calls up to {CALL_DEPTH} deep")
@@ -354,11 +363,13 @@ class Interpreter:
                 raise UnsupportedError(f"{inst!r}: {why}")
 
     def host(self, value: HostValue) -> HostValue:
-        """A value as NumPy has it; an interpreter whose values may be elsewhere fetches it."""
+        """Returns a value as NumPy arrays. A subclass whose values may be on a device copies them to the
+        host.
+        """
         return value
 
     def evaluator(self, inst: Instruction) -> Callable[..., HostValue]:
-        """The function from an instruction's operands to its value."""
+        """The function that computes an instruction's value from the values of its operands."""
         region = REGIONS.get(type(inst.op))
         if region is not None:
             return by_bounds(inst, partial(region, self, inst))
@@ -375,7 +386,9 @@ class Interpreter:
         return by_bounds(inst, function)
 
     def _scalar_plan(self, computation: Computation) -> EvaluationPlan | None:
-        """A plan that works on arrays for scalars; None when the computation is not all elementwise."""
+        """A plan that applies a computation on scalars to whole arrays; None unless all its ops are
+        elementwise.
+        """
         if computation not in self._scalar_plans:
             plan = (
                 self._plan(computation, self._scalar_evaluator) if self.is_elementwise(computation) else None
@@ -394,7 +407,7 @@ class Interpreter:
 
 
 def _is_small(shape: AnyShape) -> bool:
-    """Whether a value may as well be kept until its computation ends."""
+    """Whether a value is so small that it can be kept until its computation ends."""
     return isinstance(shape, Shape) and shape.byte_size <= SMALL
 
 
@@ -403,7 +416,9 @@ def _rank(inst: Instruction) -> int:
 
 
 def _inputs(inst: Instruction) -> tuple[Instruction, ...]:
-    """The instructions that an instruction reads; an element of a tuple does not read the other elements."""
+    """The instructions whose values an instruction reads. An element of a `tuple` instruction reads only that
+    element.
+    """
     operands = inst.operands
     if isinstance(inst.op, GetTupleElement) and isinstance(operands[0].op, Tuple):
         return (operands[0].operands[inst.op.index],)
@@ -411,7 +426,9 @@ def _inputs(inst: Instruction) -> tuple[Instruction, ...]:
 
 
 def _native_function(inst: Instruction) -> Callable[..., HostValue] | None:
-    """The bare NumPy function of an elementwise op, where all operands have one type that it computes in."""
+    """The NumPy function of an elementwise op, if it computes in the element type that all operands have;
+    else None.
+    """
     kernel = getattr(type(inst.op), "function", None)
     types = {o.shape.dtype.numpy for o in inst.operands if isinstance(o.shape, Shape)}
     if not isinstance(kernel, ArrayFunction) or len(types) != 1 or not inst.op.elementwise:
@@ -428,14 +445,16 @@ def _native(function: Callable[..., HostValue], *operands: HostValue) -> HostVal
 def _checked(
     function: Callable[..., HostValue], wanted: np.dtype, dtype: Any, *operands: HostValue
 ) -> HostValue:
-    """The result of an op, in the element type of the instruction (mixed precision, and NumPy's scalars)."""
+    """Evaluates an op and converts the result to the instruction's element type, which differs with mixed
+    precision and for NumPy's scalars.
+    """
     result = np.asarray(function(*operands))
     return result if result.dtype == wanted else convert(result, dtype)
 
 
 def _of_package(inst: Instruction, function: Callable[..., HostValue], *operands: HostValue) -> HostValue:
-    """The result of an op that axla does not declare; UnsupportedError where it has not the sizes that the
-    op infers. Elements of what is `elementwise` may be computed for many scalars at a time.
+    """Evaluates an op of another package. UnsupportedError unless the result has the sizes that the op
+    infers. An `elementwise` op may be given arrays for scalar operands.
     """
     found = function(*operands)
     shapes = inst.shape.elements if isinstance(inst.shape, TupleShape) else (inst.shape,)
@@ -445,7 +464,7 @@ def _of_package(inst: Instruction, function: Callable[..., HostValue], *operands
     scalars = np.broadcast_shapes(*(x.shape for x in operands)) if inst.op.elementwise else ()
     if [x.shape for x in arrays] != [s.dims or scalars for s in shapes]:
         given = ", ".join(f"{x.dtype}{list(x.shape)}" for x in arrays)
-        raise UnsupportedError(f"{inst!r}: evaluate returned {given}")
+        raise UnsupportedError(f"{inst!r}: evaluate returned {given}, which are not the sizes of the op")
     arrays = [convert(x, s.dtype) for x, s in zip(arrays, shapes, strict=True)]
     return tuple(arrays) if isinstance(found, tuple) else arrays[0]
 
@@ -455,7 +474,7 @@ def _same(operand: HostValue) -> HostValue:
 
 
 def _moves_scalar(inst: Instruction) -> bool:
-    """Whether `inst` hands on a scalar as it is."""
+    """Whether an instruction returns its scalar operand unchanged."""
     if len(inst.operands) != 1 or not isinstance(inst.shape, Shape) or inst.shape.rank:
         return False
     operand = inst.operands[0].shape
@@ -464,15 +483,15 @@ def _moves_scalar(inst: Instruction) -> bool:
 
 
 def as_value(literal: Literal) -> HostValue:
-    """A literal as the interpreter's value."""
+    """Converts a literal to a value of the interpreter."""
     if literal.shape.is_tuple:
         return tuple(as_value(e) for e in literal.elements)
     return literal.array if literal.shape.is_array else None
 
 
 def as_literal(value: HostValue, shape: AnyShape) -> Literal:
-    """The interpreter's value as a literal of `shape`, in the default layout; dynamic dimensions take their
-    actual size.
+    """Converts a value of the interpreter to a literal of `shape`, in the default layout. Dynamic dimensions
+    get their actual sizes.
     """
     if isinstance(shape, TupleShape):
         parts = [as_literal(v, s) for v, s in zip(value, shape.elements, strict=True)]
@@ -484,12 +503,14 @@ def as_literal(value: HostValue, shape: AnyShape) -> Literal:
 
 
 def _leaf(parameter: Instruction, shape: AnyShape, argument: object) -> HostValue:
-    """An argument as a value of a shape in the parameter; InvalidArgument where it does not fit."""
+    """Converts an argument, or a part of one, to a value of a shape. InvalidArgument, with the parameter's
+    name, if it does not fit.
+    """
     if isinstance(shape, TupleShape):
         parts = argument.elements if isinstance(argument, Literal) else argument
         if not isinstance(parts, (tuple, list)) or len(parts) != len(shape.elements):
             wanted = shape.to_string(layout=False)
-            message = f"parameter {parameter.name}: a tuple {wanted} is wanted, found {argument!r:.200}"
+            message = f"parameter {parameter.name}: wanted a tuple {wanted}, found {argument!r:.200}"
             raise InvalidArgument(message)
         return tuple(_leaf(parameter, s, p) for s, p in zip(shape.elements, parts, strict=True))
     if not isinstance(shape, Shape):
@@ -497,6 +518,6 @@ def _leaf(parameter: Instruction, shape: AnyShape, argument: object) -> HostValu
     array = argument.array if isinstance(argument, Literal) else np.asarray(argument)
     if array.dtype != shape.dtype.numpy or not shape.admits(array.shape):
         found = f"{array.dtype}{list(array.shape)}"
-        message = f"parameter {parameter.name}: {shape.to_string(layout=False)} is wanted, found {found}"
+        message = f"parameter {parameter.name}: wanted {shape.to_string(layout=False)}, found {found}"
         raise InvalidArgument(message)
     return array

@@ -1,4 +1,6 @@
-"""Runs several processes: one program on all devices, or those of `interpreter.run_parallel`."""
+"""Runs several processes at the same time: one program on all devices, or the programs of a call of
+`interpreter.run_parallel`.
+"""
 
 from __future__ import annotations
 
@@ -20,18 +22,18 @@ from axla.ir.graph import Computation, Instruction
 
 RUN_PARALLEL = "interpreter.run_parallel"
 MOST = 1024
-"""How many processes there may be: each is a thread."""
+"""The largest number of processes, each of which is a thread."""
 
 
 def run_replicated(
     interpreter: Interpreter, entry: Computation, values: Sequence[Sequence[HostValue]], replicas: int,
     partitions: int, devices: Sequence[int] = (),
 ) -> list[HostValue]:  # fmt: skip
-    """The results of the entry computation on every device, by an interpreter whose limits hold for all.
-    The n-th of `devices` is partition n % partitions of replica n // partitions; `values[n]` are its
-    arguments.
+    """Evaluates the entry computation on every device, and returns the result of each. The limits of
+    `interpreter` hold for all of them. Device n of `devices` is partition n % partitions of replica n //
+    partitions, and `values[n]` are its arguments.
 
-    CollectiveFailure when devices come to different collectives, or wait for each other for ever.
+    Raises CollectiveFailure if devices meet with different collectives, or wait for each other in a deadlock.
     """
     return _run(
         interpreter,
@@ -44,7 +46,9 @@ def run_replicated(
 def run_programs(
     interpreter: Interpreter, programs: Sequence[Computation], arguments: Sequence[Sequence[HostValue]]
 ) -> list[HostValue]:  # fmt: skip
-    """The results of programs that run beside each other, each as one replica."""
+    """Evaluates programs at the same time, each as one replica, and returns the result of each. `arguments`
+    has the arguments of each.
+    """
     return _run(interpreter, ParticipantProcesses(len(programs), 1), programs, arguments)
 
 
@@ -62,8 +66,8 @@ def _run(
 
 
 def parallel_call(programs: Sequence[Sequence[int]], infeed: Sequence[int]) -> str:
-    """The configuration of a call of RUN_PARALLEL: numbers of called computations, by replica and partition,
-    and of those that give the values of the infeed.
+    """The configuration of a custom call of RUN_PARALLEL: `programs` has numbers of called computations by
+    replica and partition, `infeed` those of computations that return the values of the infeed.
     """
     return json.dumps({"programs": programs, "infeed": infeed})
 
@@ -88,7 +92,7 @@ def run_parallel(interpreter: Interpreter, inst: Instruction[CustomCall], *opera
 
 
 def check_parallel(inst: Instruction) -> bool:
-    """Whether an instruction is a call of RUN_PARALLEL; VerifyError where it does not fit its programs."""
+    """Whether an instruction is a call of RUN_PARALLEL. VerifyError if it does not fit its programs."""
     if not isinstance(inst.op, CustomCall) or inst.op.custom_call_target != RUN_PARALLEL:
         return False
     _parts(inst, inst.op.called_computations)
@@ -98,25 +102,23 @@ def check_parallel(inst: Instruction) -> bool:
 def _parts(
     inst: Instruction, called: Sequence[Computation]
 ) -> tuple[list[list[Computation]], list[Computation]]:
-    """The programs, by replica and partition, and those of the infeed."""
+    """Returns (the programs by replica and partition, the programs that compute values of the infeed)."""
     try:
         config: Any = json.loads(inst.extra.backend_config)
         rows = [[called[n] for n in row] for row in config["programs"]]
         fed = [called[n] for n in config["infeed"]]
     except (ValueError, TypeError, KeyError, IndexError) as error:
-        raise VerifyError(f"{inst!r}: the configuration of {RUN_PARALLEL} is broken: {error!r}") from None
+        raise VerifyError(f"{inst!r}: the configuration of {RUN_PARALLEL} is malformed: {error!r}") from None
     if not rows or not rows[0] or len({len(row) for row in rows}) > 1:
         raise VerifyError(f"{inst!r}: programs must be rows of equal length, found {config['programs']}")
     if len(rows) * len(rows[0]) > MOST:
-        raise InvalidArgument(f"{inst!r}: at most {MOST} processes run, found {len(rows) * len(rows[0])}")
+        raise InvalidArgument(f"{inst!r}: wanted at most {MOST} processes, found {len(rows) * len(rows[0])}")
     programs = [program for row in rows for program in row]
     taken = [p.shape.logical for program in programs for p in program.parameters]
     given = [s for program in programs for s in program.root.shape.logical.parts]
     results = list(inst.shape.logical.parts)
     if taken != [o.shape.logical for o in inst.operands] or given != results:
-        raise VerifyError(
-            f"{inst!r}: operands and results must be those of the programs, one after the other"
-        )
+        raise VerifyError(f"{inst!r}: operands and results must be those of the programs, one after another")
     if any(program.parameters for program in fed):
-        raise VerifyError(f"{inst!r}: the functions of the infeed take no arguments")
+        raise VerifyError(f"{inst!r}: the programs for the infeed must have no parameters")
     return rows, fed

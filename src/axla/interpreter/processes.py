@@ -1,8 +1,8 @@
-"""Processes: replicas and partitions of a run, in one process of the operating system.
+"""Processes: the replicas and partitions of a run, all in one process of the operating system.
 
-Each is a thread, but only one has the turn: it runs until it must wait for another, ends, or offers its turn.
-So a run does the same every time, and when nobody can go on, that is known at once: no peer is waited for in
-vain. The first failure ends the run of all.
+Each is a thread, but only one runs at a time: until it must wait for another one, ends, or lets others run.
+So a run is deterministic, and a deadlock is detected at once: no process waits for one that cannot come. The
+first failure ends the run of all processes.
 """
 
 from __future__ import annotations
@@ -18,14 +18,15 @@ from axla.core.errors import Cancelled, CollectiveFailure, OutOfMemory
 HostValue = Any
 
 LOOK = 0.2
-"""Seconds after which whoever started a run looks for Ctrl-C, where a wait is not interrupted by it."""
+"""The seconds between checks for Ctrl-C while a run is waited for; needed where waiting cannot be
+interrupted."""
 
 SHOWN = 8
-"""How many of those that wait for each other a message names."""
+"""The largest number of waiting processes that a message lists."""
 
 
 class Process:
-    """One replica and partition of a grid. `number` counts replicas, and within them partitions."""
+    """One replica and partition of a run. `number` is replica * partitions + partition."""
 
     def __init__(self, grid: ParticipantProcesses, number: int) -> None:
         self.grid = grid
@@ -33,26 +34,28 @@ class Process:
         self.device = grid.devices[number]
         self.replica, self.partition = divmod(number, grid.partitions)
         self.result: HostValue = None
-        self.waits = ""  # where, and for whom
-        self.turn = threading.Lock()  # free when this one may run
+        self.waits = ""  # the op it waits in, and for whom
+        self.turn = threading.Lock()  # free while this process may run
         self.turn.acquire()
 
     def __str__(self) -> str:
         return f"replica {self.replica}, partition {self.partition}"
 
     def check(self) -> None:
-        """Cancelled when the run has failed elsewhere."""
+        """Raises Cancelled if another process of the run has failed."""
         if self.grid.failure is not None:
-            raise Cancelled(f"{self} stopped with the others")
+            raise Cancelled(f"{self} was stopped, as another process failed")
 
     def offer(self) -> None:
-        """Lets others run first, if any can: for whoever waits for somebody outside the grid."""
+        """Lets other processes run first, if any can. Called by a process that waits for the host."""
         if self.grid.ready:
             self.grid.ready.append(self)
             self._until_my_turn()
 
     def wait(self, key: Hashable, where: str) -> None:
-        """Leaves the turn to others until one of them calls `ParticipantProcesses.wake` with the key."""
+        """Lets other processes run until one calls `ParticipantProcesses.wake` with the key. `where`
+        describes the wait for messages.
+        """
         self.waits = where
         self.grid.parked.setdefault(key, []).append(self)
         self._until_my_turn()
@@ -62,23 +65,23 @@ class Process:
         self.turn.acquire()
         self.check()
 
-    # RendezvousKeys: all members bring something, and each takes something away.
+    # Rendezvous: each participant brings operands and gets a result.
 
     def meet(
         self, members: Sequence[int], channel: int | None, kind: Hashable, name: str, brought: HostValue,
         combine: Callable[[list[HostValue]], Sequence[HostValue]],
     ) -> HostValue:  # fmt: skip
-        """The result of `combine` for this participant, from the operands of all participants in their
-        order.
+        """Waits until all participants have brought their operands. Calls `combine` with these operands in
+        the order of `members`, and returns this participant's part of the result.
 
-        Whoever of the members comes to a rendezvous on the channel must be there for the same `kind`.
+        CollectiveFailure if a participant comes to the rendezvous on the channel with another `kind`.
         """
         found, key = self.grid.rendezvous, (tuple(members), channel)
         rendezvous = found.setdefault(key, Rendezvous(kind, name, self))
         if rendezvous.kind != kind:
             raise CollectiveFailure(
-                f"{name} of {self} meets {rendezvous.name} of {rendezvous.first}, which is another "
-                "operation, or has other shapes or another reducer"
+                f"{name} of {self} meets {rendezvous.name} of {rendezvous.first}, which differs "
+                "in operation, shapes or reducer"
             )
         rendezvous.brought[self.number] = brought
         missing = [m for m in members if m not in rendezvous.brought]
@@ -92,22 +95,24 @@ class Process:
         self.grid.wake(rendezvous)
         return rendezvous.taken[self.number]
 
-    # Mailbox: one sends, another receives, in order.
+    # Mailbox: values between two processes, in order.
 
     def send(self, address: Hashable, value: HostValue) -> None:
-        """Puts a value into the mailbox of an address."""
+        """Adds a value to the mailbox of an address."""
         self.grid.mailbox.setdefault(address, deque()).append(value)
         self.grid.wake(address)
 
     def receive(self, address: Hashable, name: str) -> HostValue:
-        """Takes the oldest value from the mailbox of an address; waits for one."""
+        """Waits for the oldest value in the mailbox of an address, removes it and returns it. `name` is the
+        waiting op.
+        """
         while not self.grid.mailbox.get(address):
-            self.wait(address, f"in {name} for what nobody sent")
+            self.wait(address, f"in {name} for data, which nobody sent")
         return self.grid.mailbox[address].popleft()
 
 
 class Rendezvous:
-    """A collective that somebody has come to."""
+    """A collective for which at least one participant is waiting."""
 
     def __init__(self, kind: Hashable, name: str, first: Process) -> None:
         self.kind = kind
@@ -118,8 +123,8 @@ class Rendezvous:
 
 
 class ParticipantProcesses:
-    """The processes of one run and what they share. Process p has the queues of the p-th of `devices`, the
-    first in order by default; `infeed` stands for all of them.
+    """The processes of one run, and the state that they share. Process p uses the queues of device
+    `devices[p]`, by default device p. If `infeed` is given, it replaces the infeeds of all devices.
     """
 
     def __init__(
@@ -139,7 +144,9 @@ class ParticipantProcesses:
         self._ended = threading.Event()
 
     def run(self, programs: Sequence[Callable[[Process], HostValue]]) -> list[HostValue]:
-        """The results of each program for its participant. Raises the first failure when all have stopped."""
+        """Runs a program in each process, and returns the result of each. Raises the first failure after all
+        have stopped.
+        """
         threads = []
         for process, program in zip(self.processes, programs, strict=True):
             context = contextvars.copy_context()
@@ -180,7 +187,9 @@ class ParticipantProcesses:
             self.next()
 
     def next(self) -> None:
-        """Gives the turn away. When nobody can take it, all that wait do so in vain."""
+        """Lets the next ready process run. If none is ready but some wait, these are in a deadlock, and the
+        run fails.
+        """
         if not self.ready and self.parked:
             waiting = [process for group in self.parked.values() for process in group]
             if self.failure is None:
@@ -195,9 +204,9 @@ class ParticipantProcesses:
             self._ended.set()
 
     def wake(self, key: Hashable) -> None:
-        """Lets those go on that wait for the key."""
+        """Makes the processes that wait for the key ready to run."""
         self.ready.extend(self.parked.pop(key, ()))
 
     def names(self, numbers: Iterable[int]) -> str:
-        """Participants by replica and partition, for messages."""
+        """The names of processes, for messages."""
         return " and ".join(f"({self.processes[n]})" for n in numbers)

@@ -1,4 +1,6 @@
-"""Ops that call computations, and those that need more than arrays. They go into the table `REGIONS`."""
+"""The functions of the interpreter for ops that call computations or have effects. They are entered in the
+table `REGIONS`.
+"""
 
 from __future__ import annotations
 
@@ -24,12 +26,11 @@ from axla.ir.structure import GetTupleElement
 from axla.ir.typed import tuple_of
 
 TREE_ABOVE = 1024
-"""Reductions over more elements are combined in a tree: `to_apply` is associative by contract, and a loop
-would take long.
+"""Reductions of more elements are combined in a tree, which HLO allows, since a loop would take long.
 """
 
 
-# Structure and control
+# Tuples and control flow
 
 
 def _tuple(interpreter: Interpreter, inst: Instruction, *elements: HostValue) -> HostValue:
@@ -43,8 +44,8 @@ def _get_tuple_element(
 
 
 def _while(interpreter: Interpreter, inst: Instruction[hlo.While], value: HostValue) -> HostValue:
-    """Runs until the condition fails. As in XLA, a loop without effects is taken to end: an iteration that
-    changes nothing has made the result, whatever the condition says.
+    """Runs the body until the condition is false. As XLA does, it assumes that a loop without effects ends.
+    So if an iteration does not change the value, that is the result, whatever the condition returns.
     """
     look_at = 1
     iteration = 0
@@ -94,7 +95,7 @@ def _rng(
     scale = 1.0 if np.isfinite(high - low) else 0.5
     numbers = (low * scale + unit * (high * scale - low * scale)) / scale
     found = convert(np.floor(numbers) if op.shape.dtype.is_integer else numbers, op.shape.dtype)
-    return np.where(found < second, found, first)  # rounding may reach the end, which is left out
+    return np.where(found < second, found, first)  # rounding may give `second`, which is excluded
 
 
 def _rng_state(interpreter: Interpreter, inst: Instruction[hlo.RngGetAndUpdateState]) -> HostValue:
@@ -104,7 +105,9 @@ def _rng_state(interpreter: Interpreter, inst: Instruction[hlo.RngGetAndUpdateSt
 
 
 def _bitcast(interpreter: Interpreter, inst: Instruction, operand: HostValue) -> HostValue:
-    """Elements in the order in which they lie in memory, read as the result's type and layout."""
+    """Reads the elements, in the order that the operand's layout has in memory, with the type and layout of
+    the result.
+    """
     of, to = inst.operands[0].shape, inst.shape
     if not isinstance(of, Shape) or not isinstance(to, Shape):
         return operand
@@ -115,7 +118,7 @@ def _bitcast(interpreter: Interpreter, inst: Instruction, operand: HostValue) ->
     return arranged.transpose(np.argsort(result_major, kind="stable")) if result_major else arranged
 
 
-# Scalars over arrays
+# Ops that apply a computation on scalars to arrays
 
 
 def _map(interpreter: Interpreter, inst: Instruction[hlo.Map], *operands: HostValue) -> HostValue:
@@ -123,7 +126,7 @@ def _map(interpreter: Interpreter, inst: Instruction[hlo.Map], *operands: HostVa
 
 
 def result_types(inst: Instruction) -> list[DType]:
-    """The element types of the arrays that an instruction gives."""
+    """The element types of the arrays in an instruction's result."""
     return [s.dtype for s in inst.shape.parts]
 
 
@@ -148,7 +151,7 @@ def _reduce(interpreter: Interpreter, inst: Instruction[hlo.Reduce], *operands: 
 def _tree(
     interpreter: Interpreter, op: hlo.Reduce, rows: list[np.ndarray], types: list[DType]
 ) -> list[np.ndarray]:
-    """Neighbours combined, in order, until one row is left."""
+    """Combines neighbouring rows in order, level by level, until one row is left."""
     rows = [convert(r, t) for r, t in zip(rows, types, strict=True)]
     while len(rows[0]) > 1:
         even = len(rows[0]) // 2 * 2
@@ -170,8 +173,8 @@ def _scatter(interpreter: Interpreter, inst: Instruction[hlo.Scatter], *operands
     inside = ((starts >= 0) & (starts + np.array(sizes, np.int64) <= np.array(dims, np.int64))).all(axis=1)
     starts, windows = starts[inside], [w[inside] for w in windows]
     if all(size in (1, dim) for size, dim in zip(sizes, dims, strict=True)):
-        # Windows are the same or apart: the first ones for all places can be applied together, then the
-        # second ones...
+        # Two windows are equal or disjoint. So the first windows of all positions can be applied together,
+        # then the second ones, and so on.
         for chosen in _rounds(starts):
             _apply_windows(interpreter, op, results, windows, starts, sizes, chosen)
     else:
@@ -181,7 +184,7 @@ def _scatter(interpreter: Interpreter, inst: Instruction[hlo.Scatter], *operands
 
 
 def _rounds(starts: np.ndarray) -> list[np.ndarray]:
-    """Positions of the first occurrence of every start, of the second, and so on."""
+    """The indices of the first occurrence of every start, then those of the second occurrences, and so on."""
     if not len(starts):
         return []
     if not starts.shape[1]:
@@ -205,7 +208,7 @@ def _apply_windows(
     sizes: tuple[int, ...],
     chosen: np.ndarray,
 ) -> None:
-    """Combines the chosen windows, which do not overlap, with what is there."""
+    """Combines the chosen windows of updates with the results. These windows must not overlap."""
     at = window_places(starts[chosen], sizes)
     old = [r[at] if at else r[None] for r in results]
     new = interpreter.on_scalars(op.to_apply, [*old, *[w[chosen] for w in windows]], old[0].shape)
@@ -217,7 +220,9 @@ def _apply_windows(
 def _reduce_window(
     interpreter: Interpreter, inst: Instruction[hlo.ReduceWindow], *operands: HostValue
 ) -> HostValue:
-    """Position by position in the window, for all its places at once; what lies outside is left out."""
+    """Combines one offset in the window after another, for all positions of the window at once. Elements
+    outside of the operand are ignored.
+    """
     op = inst.op
     count = len(operands) // 2
     data, inits = operands[:count], operands[count:]
@@ -302,7 +307,7 @@ def _sort(interpreter: Interpreter, inst: Instruction[hlo.Sort], *operands: Host
 
 
 def sorted_order(interpreter: Interpreter, op: hlo.Sort, columns: list[np.ndarray]) -> np.ndarray:
-    """For every line along axis 0 the positions of its elements in sorted order; equal elements stay in
+    """For every line along axis 0, the indices of its elements in sorted order. Equal elements keep their
     order.
     """
     length, lines = columns[0].shape[0], columns[0].shape[1:]
@@ -311,8 +316,8 @@ def sorted_order(interpreter: Interpreter, op: hlo.Sort, columns: list[np.ndarra
         _sort_lines(interpreter, op, columns, order)
         return order
     columns = [c.copy() for c in columns]
-    # Batcher's merge exchange (Knuth 5.2.2 M): a network, so that all lines are sorted at once. Positions
-    # break ties.
+    # Batcher's merge exchange (Knuth 5.2.2 M) is a sorting network, so all lines can be sorted at once. Equal
+    # elements are ordered by index.
     step = top = 1 << max(0, (length - 1).bit_length() - 1)
     while step:
         reach, offset, distance = top, 0, step
@@ -336,7 +341,7 @@ def _exchange(
     first: np.ndarray,
     second: np.ndarray,
 ) -> None:
-    """Swaps the elements at `first` and `second` that are in the wrong order."""
+    """Swaps the elements at `first` and `second` where they are in the wrong order."""
     dims = (len(first), *order.shape[1:])
     forward = [side for c in columns for side in (c[first], c[second])]
     backward = [side for c in columns for side in (c[second], c[first])]

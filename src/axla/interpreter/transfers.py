@@ -1,5 +1,5 @@
-"""Transfers as the interpreter does them: with the host by the queues of the device, between processes by a
-mailbox per channel, and per receiver where pairs of source and target are given.
+"""Transfers in the interpreter: with the host through the queues of the device; between processes through a
+mailbox for each channel, and for each receiver if source-target pairs are given.
 """
 
 from __future__ import annotations
@@ -55,14 +55,14 @@ def _send(interpreter: Interpreter, inst: Instruction[Send], data: HostValue, to
 
 
 def _pairs(inst: Instruction, process: Process) -> list[tuple[int, int]] | None:
-    """From which process to which a transfer goes; None where any may receive it."""
+    """The source-target pairs of a transfer, as process numbers; None if any process may receive it."""
     pairs = channel_pairs(inst)
     mode = GroupMode.CROSS_PARTITION if process.grid.partitions > 1 else GroupMode.CROSS_REPLICA
     return pairs_of(inst, process, pairs, mode) if pairs else None
 
 
 def _send_done(interpreter: Interpreter, inst: Instruction, begun: HostValue) -> None:
-    """Whoever receives has a queue: nothing to wait for."""
+    """Does nothing: the value of a send is queued at once."""
 
 
 def _recv(interpreter: Interpreter, inst: Instruction[Recv], token: HostValue) -> HostValue:
@@ -72,7 +72,7 @@ def _recv(interpreter: Interpreter, inst: Instruction[Recv], token: HostValue) -
         pairs, channel = _pairs(inst, process), inst.op.channel_id
         if pairs is None or any(target == process.number for _, target in pairs):
             address = (channel, None if pairs is None else process.number)
-    # Where the data will be there is its address; () for who is not a target.
+    # The value of the pending receive is the address of its data; () for a process that is no target.
     return address, np.zeros((), np.uint32), None
 
 
@@ -87,13 +87,13 @@ def _recv_done(interpreter: Interpreter, inst: Instruction[RecvDone], begun: Hos
         return _received(inst, process.receive(begun[0], repr(inst))), None
     waiting = interpreter.mailbox.get(channel)
     if not waiting:
-        message = f"{inst!r}: nothing was sent on channel {channel}, and the only replica waits here for it"
+        message = f"{inst!r}: nothing was sent on channel {channel}, and there is no other replica to send"
         raise RuntimeFailure(message)
     return waiting.popleft(), None
 
 
 def _nothing(shape: AnyShape) -> HostValue:
-    """Zeros, for a process that nobody sends to."""
+    """Zeros of a shape, for a process that gets no data."""
     if isinstance(shape, TupleShape):
         return tuple(map(_nothing, shape.elements))
     return np.zeros(shape.dims, shape.dtype.numpy) if isinstance(shape, Shape) else None

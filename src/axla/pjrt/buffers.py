@@ -1,4 +1,4 @@
-"""Buffers: transfers from and to the host, and between memories."""
+"""The functions of the API for buffers: transfers from and to the host, and between memories."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def array_at(handle: int) -> Array:
 
 
 def handed_out(array: Array) -> int:
-    """An array as a PJRT_Buffer, which the caller owns."""
+    """A PJRT_Buffer for an array; the caller owns a reference to the array."""
     incref(array)
     return id(array)
 
@@ -47,7 +47,7 @@ def shape_of(number: int, dims: int | None, rank: int) -> Shape:
     """The shape for a PJRT element type and sizes in C."""
     dtype = _TYPES.get(number)
     if dtype is None:
-        raise UnsupportedError(f"arrays of the PJRT element type {number}")
+        raise UnsupportedError(f"arrays of the PJRT element type {number} are not supported")
     return Shape(dtype, tuple(integers(dims, rank)))
 
 
@@ -102,7 +102,7 @@ def _from_host(args: Any) -> None:
 def check_row_major(layout: int | None, rank: int) -> None:
     """Raises UnsupportedError for a layout that is not row-major."""
     if _order_of(layout, rank) != _row_major(rank):
-        raise UnsupportedError("a buffer that is not row-major")
+        raise UnsupportedError("the layout of the buffer is not row-major")
 
 
 def _row_major(rank: int) -> list[int]:
@@ -110,18 +110,18 @@ def _row_major(rank: int) -> list[int]:
 
 
 def _order_of(address: int | None, rank: int) -> list[int]:
-    """The dimensions of a layout, minor to major."""
+    """The dimensions of the layout at an address, minor to major; row-major if there is none."""
     if not address:
         return _row_major(rank)
     with view(STRUCTS["MemoryLayout"], address) as layout:
         if layout.type != _TILED or layout.tiled_num_tiles:
-            raise UnsupportedError("a layout of tiles, or of strides")
+            raise UnsupportedError("layouts with tiles or strides are not supported")
         found = integers(layout.tiled_minor_to_major, layout.tiled_minor_to_major_size)
         return found or _row_major(rank)
 
 
 def _steps(shape: Shape, order: list[int]) -> tuple[int, ...]:
-    """The strides in bytes of dense elements in an order of dimensions."""
+    """The strides in bytes of dense elements whose dimensions are in the order `order`, minor to major."""
     found, step = [0] * len(order), shape.dtype.itemsize
     for dimension in order:
         found[dimension] = step
@@ -130,16 +130,16 @@ def _steps(shape: Shape, order: list[int]) -> tuple[int, ...]:
 
 
 def ready_event() -> int:
-    """An event that is always ready."""
+    """The address of an event that is always ready."""
     return event_ready[0]
 
 
 event_ready: list[int] = []
-"""Its address, filled when the plugin is made."""
+"""The address of the event that is always ready; filled when the plugin is made."""
 
 
 _ALIGNMENT = 16
-"""Bytes that memory of others must be aligned to, as XLA wants it."""
+"""The alignment in bytes that memory of the caller must have, as in XLA."""
 
 
 _thread = threading.local()
@@ -147,8 +147,8 @@ _thread = threading.local()
 
 @contextmanager
 def copying(always: bool) -> Iterator[None]:
-    """A context in which views taken by this thread are copied: `always`, or if memory is not aligned, which
-    otherwise is an error.
+    """A context in which views that this thread creates are copied: `always`, or only those of memory that is
+    not aligned. Outside of such a context, a view of memory that is not aligned is an error.
     """
     _thread.copies = [always]
     try:
@@ -159,13 +159,15 @@ def copying(always: bool) -> Iterator[None]:
 
 @implements("Client_CreateViewOfDeviceBuffer")
 def _view_of(args: Any) -> None:
-    """An array over memory of the caller; a copy if it is not row-major."""
+    """Makes an array over memory of the caller; a copy if the layout is not row-major, or in the context
+    `copying`.
+    """
     shape = shape_of(args.element_type, args.dims, args.num_dims)
     address, done = args.device_buffer_ptr or 0, args.on_delete_callback
     copies = getattr(_thread, "copies", [])
     aligned = address % _ALIGNMENT == 0
     if not aligned and not copies:
-        text = f"a view of memory at {address:#x}, which is not aligned to {_ALIGNMENT} bytes"
+        text = f"a view needs an alignment of {_ALIGNMENT} bytes, found memory at {address:#x}"
         raise InvalidArgument(text)
     order = _order_of(args.layout, len(shape.dims))
     if not aligned or any(copies) or order != _row_major(len(order)):
@@ -183,9 +185,10 @@ def _view_of(args: Any) -> None:
 
 
 native_view: list[Any] = []
-"""Has a function called when a record is freed; filled when the plugin is made."""
+"""The native function that registers a callback for when a record is freed; filled when the plugin is made.
+"""
 native_watched: list[Any] = []
-"""Gives an event of an array's contents; filled when the plugin is made."""
+"""The native function that returns an event for an array's contents; filled when the plugin is made."""
 
 
 @implements("Client_CreateUninitializedBuffer")
@@ -196,7 +199,7 @@ def _uninitialized(args: Any) -> None:
 
 @implements("Client_CreateErrorBuffer")
 def _error_buffer(args: Any) -> None:
-    """An array of a run that failed."""
+    """Makes an array whose contents are an error that the caller reports."""
     array = new_array(shape_of(args.shape_element_type, args.shape_dims, args.shape_num_dims))
     failure = failure_of(args.error_code, text_at(args.error_message, args.error_message_size))
     placed(array, devices().place(args.memory, None))
@@ -205,14 +208,14 @@ def _error_buffer(args: Any) -> None:
 
 
 def failure_of(code: int, text: str) -> Failure:
-    """The error that the caller reports for a buffer."""
+    """The failure of a buffer, for an error code and text that the caller reports."""
     failure = Failure(CLASSES.get(Status(code), InvalidArgument)(text), "a buffer that was made so")
     failure.struct.code, failure.struct.read = code, 1
     return failure
 
 
 def alive(handle: int) -> Array:
-    """The array of a buffer; refuses a deleted one."""
+    """The array of a PJRT_Buffer; StatusError if it was deleted."""
     array = array_at(handle)
     if array.is_deleted:
         raise StatusError(Status.INVALID_ARGUMENT, DELETED)
@@ -228,16 +231,16 @@ def _to_host(args: Any) -> None:
     found = array.to_numpy()
     found = found.transpose(_order_of(args.host_layout, array.ndim)[::-1])
     if args.dst_size < array.nbytes:
-        raise InvalidArgument(f"room for {args.dst_size} bytes, the array has {array.nbytes}")
+        raise InvalidArgument(f"the destination has {args.dst_size} bytes, the array needs {array.nbytes}")
     c.memmove(args.dst, np.ascontiguousarray(found).ctypes.data, array.nbytes)
     args.event = ready_event()
 
 
 def _raw(handle: int, offset: int, size: int) -> int:
-    """The address of some bytes of a buffer, once they are computed."""
+    """The address of `size` bytes of a buffer, from `offset` on; waits until they are computed."""
     array = alive(handle).block_until_ready()
     if not 0 <= offset <= offset + size <= array.nbytes:
-        raise InvalidArgument(f"bytes {offset} to {offset + size} of an array of {array.nbytes} bytes")
+        raise InvalidArgument(f"bytes {offset} to {offset + size}: the array has only {array.nbytes} bytes")
     return _Record.from_address(array._record).address + offset
 
 
@@ -263,7 +266,7 @@ def _copy_of(handle: int, place: tuple[int, int]) -> int:
 
 
 def copy_of(array: Array) -> Array:
-    """A copy, once the contents are computed."""
+    """A copy of an array; waits until its contents are computed."""
     array.block_until_ready()
     if array._info.element == TOKEN:
         return token()
@@ -273,7 +276,7 @@ def copy_of(array: Array) -> Array:
 
 @implements("Buffer_GetMemoryLayout")
 def _layout(args: Any) -> None:
-    """Row-major."""
+    """Returns the row-major layout, which all arrays have."""
     rank = array_at(args.buffer).ndim
     order = _orders.setdefault(rank, (c.c_int64 * max(rank, 1))(*reversed(range(rank))))
     args.layout_type = _TILED
@@ -287,11 +290,11 @@ _orders: dict[int, Any] = {}
 
 @implements("Buffer_Bitcast")
 def _bitcast(args: Any) -> None:
-    """The same bytes as an array with another shape."""
+    """Makes an array of another shape with the same bytes."""
     array = alive(args.buffer)
     shape = shape_of(args.element_type, args.dims, args.num_dims)
     if shape.byte_size != array.nbytes:
-        raise InvalidArgument(f"bitcast of {array.nbytes} bytes to {shape.byte_size}")
+        raise InvalidArgument(f"a bitcast cannot change {array.nbytes} bytes to {shape.byte_size}")
     info = shape_info(shape)
     made = native().array_copy(info.address, info, _raw(args.buffer, 0, array.nbytes))
     args.out_buffer = handed_out(placed(made, (array.device, 0)))

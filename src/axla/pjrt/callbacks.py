@@ -41,12 +41,12 @@ class Callbacks:
         self._functions: list[Callable[..., Any]] = []
         self.target = f"xla_ffi_python_cpu_callback.{next(_numbers)}"
         self.parted_target = f"{self.target}.parted"
-        """Of those that are to be called for each part of their operands."""
+        """The target of callbacks that are called once for each part of their operands."""
         self._register(self.target, partial(_call, self._functions))
         self._register(self.parted_target, partial(_call, self._functions))
         self._list = _LIST()
         self.buffers_target = BUFFERS
-        """Of those that jaxlib's handler calls, where it is known."""
+        """The target of callbacks that jaxlib's handler calls, if the handler is registered."""
         handler = registered(BUFFERS)
         if handler is not None:
             self.buffers_target = f"{BUFFERS}.{next(_numbers)}"
@@ -59,7 +59,7 @@ class Callbacks:
         weakref.finalize(self, unregister_custom_call, target).atexit = False
 
     def for_parts(self, op: CustomCall, cuts: Sequence[Tiling | None]) -> CustomCall:
-        """A call that calls the function once for each partition, with its parts of the operands."""
+        """A custom call that calls the function once for each partition, with its parts of the operands."""
         target = f"{self.parted_target}.{next(_numbers)}"
         self._register(target, partial(_call_for_parts, self._functions, cuts))
         return replace(op, custom_call_target=target)
@@ -99,7 +99,7 @@ def attach(module: Module) -> Callbacks | None:
 
 def _call(functions: Sequence[Callable[..., Any]], *operands: Any, index: Any) -> Any:
     if not 0 <= index < len(functions):
-        raise IndexError(f"the program calls callback {index}, the run has {len(functions)}")
+        raise IndexError(f"the program calls callback {index}, the run has only {len(functions)}")
     found = functions[int(index)](*operands)
     return found[0] if len(found) == 1 else found
 
@@ -114,7 +114,7 @@ class _Context:
 
     @property
     def stream(self) -> int:
-        jaxlib: Any = sys.modules["jaxlib._jax"]  # there, as its handler is
+        jaxlib: Any = sys.modules["jaxlib._jax"]  # loaded, since its handler is registered
         raise jaxlib.JaxRuntimeError("UNIMPLEMENTED: XLA FFI GPU context is not available")
 
 

@@ -1,4 +1,4 @@
-"""The client, its devices and their memories."""
+"""The functions of the API for the client, its devices and their memories."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class NativeDevices:
         self.places = {
             c.addressof(memory): divmod(n, len(MEMORY_KINDS)) for n, memory in enumerate(self.memories)
         }
-        """(device, kind) of the memory at an address."""
+        """For the address of a memory: the numbers of its device and of its kind."""
         self.first_layout, self.known_shapes = variables["pjrt_layouts"], variables["pjrt_known"]
         for name, table in (("devices", self.device_table), ("memories", self.memory_table)):
             c.c_void_p.from_address(variables[f"pjrt_{name}"]).value = table
@@ -94,7 +94,7 @@ class NativeDevices:
         return [self.first_layout + rank * LAYOUT.size for rank in ranks]
 
     def know(self, info: ShapeInfo) -> None:
-        """Registers a shape with native code, replacing the one with the same number."""
+        """Registers a shape with native code. It replaces the shape at the same position of the table."""
         number = known_number(info.element, info.dims)
         known = KNOWN.ctypes().from_address(self.known_shapes + number * KNOWN.size)
         known.info = None  # other threads may run between any two of these lines
@@ -110,7 +110,7 @@ class NativeDevices:
 
 
 variables: dict[str, int] = {}
-"""The addresses of emitted ones, filled when the plugin is made."""
+"""The addresses of emitted variables; filled when the plugin is made."""
 _made: list[NativeDevices] = []
 
 
@@ -133,7 +133,7 @@ def _create(args: Any) -> None:
     if not _made:
         options = named_integers(args.create_options, args.num_options)
         _made.append(NativeDevices(options.get("devices", 1)))
-        incref(_made[0])  # it is used when the interpreter has ended
+        incref(_made[0])  # it is used after the interpreter has ended, too
     args.client = devices().address
 
 
@@ -164,13 +164,13 @@ def _assignment(args: Any) -> None:
     rows = devices().client.default_device_assignment(args.num_replicas, args.num_partitions)
     found = [number for row in rows for number in row]
     if args.default_assignment_size < len(found):
-        raise InvalidArgument(f"room for {args.default_assignment_size} devices, there are {len(found)}")
+        raise InvalidArgument(f"the assignment has {args.default_assignment_size} of {len(found)} entries")
     (c.c_int * len(found)).from_address(args.default_assignment)[:] = found
 
 
 @implements("Client_UpdateGlobalProcessInfo")
 def _process_info(args: Any) -> None:
-    """Information about the processes: there is one."""
+    """Does nothing: there is only one process."""
 
 
 @implements("Device_MemoryStats")
@@ -189,7 +189,7 @@ def _nothing(address: int | None) -> None:
 
 
 NOTHING = c.cast(_nothing, c.c_void_p).value
-"""A deleter for what Python keeps."""
+"""The address of a deleter that does nothing, for memory that Python keeps."""
 
 
 @implements("Device_GetAttributes")

@@ -13,7 +13,7 @@ _LIST: Any = type("List", (c.Structure,), {"_fields_": [("items", c.c_void_p), (
 
 
 def functions_of(context: int | None) -> list[Any]:
-    """The Python functions for callbacks in a context."""
+    """The Python functions for the callbacks of a run, from its context."""
     data = CONTEXT.ctypes().from_address(context).data if context else None
     if not data:
         return []
@@ -29,5 +29,5 @@ def type_register(args: Any) -> None:
 
 
 def register_handler(args: Any) -> None:
-    """PJRT_FFI_Register_Handler; axla takes handlers through `axla.jax` only."""
+    """Raises NotImplementedError: handlers are registered only through `axla.jax`."""
     raise NotImplementedError("PJRT_FFI_Register_Handler")

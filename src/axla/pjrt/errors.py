@@ -1,4 +1,4 @@
-"""Errors in the C API: a code and a text."""
+"""Errors of the C API: a status code and a text."""
 
 from __future__ import annotations
 

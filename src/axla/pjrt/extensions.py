@@ -13,7 +13,9 @@ from axla.pjrt.table import FFI, LAYOUTS, SHARDINGS, STRUCTS, addresses
 
 
 def _shardings(which: str) -> Callable[[Any], None]:
-    """The shardings of a program's arguments or results, as OpSharding protos."""
+    """Returns a function that passes the shardings of a program's arguments or results to the caller, as
+    OpSharding protos.
+    """
 
     def give(args: Any) -> None:
         program = program_at(args.executable)

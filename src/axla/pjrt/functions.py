@@ -1,4 +1,4 @@
-"""Functions of the C API implemented in Python, behind emitted ones (native.py)."""
+"""The registry of functions of the C API in Python, which emitted functions (native.py) call."""
 
 from __future__ import annotations
 
@@ -12,15 +12,17 @@ from axla.program.abi import Struct
 
 Body = TypeVar("Body", bound=Callable[[Any], None])
 IMPLEMENTED: dict[str, Callable[[Any], None]] = {}
-"""By name; each takes the struct of arguments, and raises what becomes a PJRT_Error."""
+"""The functions by name. Each takes the struct of arguments; an exception that it raises becomes a
+PJRT_Error.
+"""
 _FUNCTION = c.PYFUNCTYPE(c.c_void_p, c.c_void_p)
 _keep: list[Any] = []
 error_new: list[Callable[[int, bytes, int], int]] = []
-"""Makes a PJRT_Error; filled when the plugin is made."""
+"""The native function that makes a PJRT_Error; filled when the plugin is made."""
 
 
 def implements(name: str) -> Callable[[Body], Body]:
-    """Registers the decorated function as this function of the API."""
+    """Registers the decorated function as the API function of this name."""
 
     def add(body: Body) -> Body:
         IMPLEMENTED[name] = body
@@ -52,7 +54,7 @@ def callback(body: Callable[[Any], None], struct: Struct) -> int:
 
 
 def unimplemented(name: str) -> Callable[[Any], None]:
-    """A function of the API table that refuses with UNIMPLEMENTED and its name."""
+    """A function for the API table that fails with UNIMPLEMENTED and the name of the API function."""
 
     def refuse(arguments: Any) -> None:
         raise NotImplementedError(f"PJRT_{name}")

@@ -3,11 +3,10 @@
 A PJRT_Buffer is an `axla.Array` to which the client owns a reference; a PJRT_Event is a RECORD with a watcher
 count. Clients, devices, memories and executables are the structs below, kept by Python. Some functions are
 called while another thread holds the interpreter lock and waits for a lock of the client, so they never take
-it: all except Buffer_Destroy, Buffer_Delete and the start of a run.
+the interpreter lock: all except Buffer_Destroy, Buffer_Delete and the start of a run.
 
-Every Python function is behind an emitted one, which preserves the pending exception, since the client calls
-from destructors of Python objects. After the end of the interpreter, destroying functions do nothing, and
-others fail.
+An emitted function calls each Python function and preserves the pending exception, since destructors of
+Python objects call the API. After the end of the interpreter, destroying functions do nothing; others fail.
 """
 
 from __future__ import annotations
@@ -83,7 +82,7 @@ _FUNCTIONS = GlueFunctions()
 
 
 class Arguments:
-    """The struct of arguments of a function of the API."""
+    """The struct of arguments of a function of the API: reads and writes its fields in emitted code."""
 
     def __init__(self, struct: Struct, address: Ssa) -> None:
         self.struct, self.address = struct, address
@@ -149,7 +148,7 @@ def getter(f: GlueFunction, args: Arguments, handle: str, struct: Struct) -> Non
 
 
 def _python(f: GlueFunction, name: str, args: Arguments) -> Ssa:
-    """Calls the Python function of this name; returns its result."""
+    """Emits a call of the Python function of this name; returns its result."""
     _leave_at_end(f, fails=not name.endswith("_Destroy"))
     state = f.call("i32", "PyGILState_Ensure")
     pending = _fetched(f)
@@ -161,13 +160,13 @@ def _python(f: GlueFunction, name: str, args: Arguments) -> Ssa:
 
 
 def _leave_at_end(f: GlueFunction, *, fails: bool) -> None:
-    """Returns early when the interpreter has ended, after all `atexit` functions."""
+    """Emits an early return for the time when the interpreter has ended, after all `atexit` functions."""
     with f.if_(f.call("i32", "Py_IsInitialized").eq(0), likely=False):
         f.ret(_refusal(f, Status.CANCELLED, "the interpreter has ended") if fails else f.null())
 
 
 def _fetched(f: GlueFunction) -> list[Ssa]:
-    """Takes the pending exception."""
+    """Takes away the pending exception; returns three slots with its type, value and traceback."""
     slots = [f.slot(f.null()) for _ in range(3)]
     f.call("void", "PyErr_Fetch", *slots)
     return slots
@@ -241,7 +240,7 @@ def _nothing(f: GlueFunction, args: Arguments) -> None:
 
 @_FUNCTIONS("pjrt_record_error", "ptr", "record:ptr")
 def _record_error(f: GlueFunction, record: Ssa) -> None:
-    """The error of a failed record; else null."""
+    """A PJRT_Error for a failed record; null for others."""
     f.guard(record.at(RECORD.offset("ready")).load("i32", "acquire").ne(FAILED), f.null())
     failure = record.get(RECORD, "failure")
     with f.if_(failure.eq(0), likely=False):
@@ -287,7 +286,9 @@ def _event_await(f: GlueFunction, args: Arguments) -> None:
 
 @_native("Event_OnReady")
 def _on_ready(f: GlueFunction, args: Arguments) -> None:
-    """Calls back at once, or leaves it to a thread; the callback may destroy the event."""
+    """Calls the callback at once or, if the event is not ready, from a thread. The callback may destroy the
+    event.
+    """
     event, callback, user = args["event"], args["callback"], args["user_arg"]
     with f.if_(event.at(RECORD.offset("ready")).load("i32", "acquire").gt(PENDING)):
         f.call_pointer("void", callback, f.call("ptr", "pjrt_record_error", event), user)
@@ -314,7 +315,7 @@ def _waiter(f: GlueFunction, unused: Ssa) -> None:
     """The main function of the thread that calls back: it checks all watched records when the oldest changes,
     and at least every 10 ms.
     """
-    waiting = f.slot(f.null())  # of this thread, the newest first
+    waiting = f.slot(f.null())  # the list of this thread, newest first
     pushed = f.glob("pjrt_waiters_pushed")
     with f.while_loop():
         seen = pushed.load("i32", "seq_cst")
@@ -335,7 +336,7 @@ def _waiter(f: GlueFunction, unused: Ssa) -> None:
 
 @_FUNCTIONS("pjrt_prepend", "void", "new:ptr, to:ptr")
 def _prepend(f: GlueFunction, new: Ssa, to: Ssa) -> None:
-    """Prepends a list to another one."""
+    """Prepends the list `new`, which must not be empty, to the list `to`."""
     at = f.slot(new)
     with f.while_loop() as loop:
         node = at.load("ptr").load("ptr")
@@ -438,7 +439,7 @@ def _note_memory(f: GlueFunction, array: Ssa, record: Ssa) -> None:
 
 
 def _place(name: str) -> Body:
-    """The device or the memory of a buffer; the first one, if it was deleted before the query."""
+    """Writes a query for the device or memory of a buffer; a buffer deleted before has the first one."""
 
     def body(f: GlueFunction, args: Arguments) -> None:
         buffer = args["buffer"]
@@ -561,7 +562,7 @@ _EXECUTE = "LoadedExecutable_Execute"
 
 @_native(_EXECUTE)
 def _execute(f: GlueFunction, args: Arguments) -> None:
-    """Calls a program for one device with a short run and ready arguments; other runs are done in Python."""
+    """Calls a program for one device, if its run is short and its arguments are ready; else Python does."""
     executable = args["executable"]
     callable_, program = executable.get(EXECUTABLE, "callable"), executable.get(EXECUTABLE, "program")
     refused = args["options"].get(STRUCTS["ExecuteOptions"], "num_non_donatable_input_indices").ne(0)
@@ -608,7 +609,7 @@ def _is_slow(f: GlueFunction, program: Ssa, executable: Ssa, arguments: Ssa, cou
     )
     f.guard(refused | executable.get(EXECUTABLE, "is_deleted").ne(0), f.i32(1))
     with f.if_((program.get(PROGRAM, "flags") & LONG_RUNNING).ne(0)):
-        # One that was never run, has 0, which is the largest then.
+        # A program that never ran has 0, which becomes the largest unsigned number.
         f.guard((program.get(PROGRAM, "nanoseconds") - 1).ugt(SHORT), f.i32(1))
     with f.loop(0, count) as loop:
         record = arguments.item(loop.index).load("ptr").get(ARRAY, "record")
@@ -649,9 +650,7 @@ def _outputs(f: GlueFunction, program: Ssa, result: Ssa, outputs: Ssa) -> None:
 
 @_FUNCTIONS("pjrt_known_shape", "ptr", "element:i32, dims:ptr, rank:i64, strides:ptr, count:i64")
 def _known_shape(f: GlueFunction, element: Ssa, dims: Ssa, rank: Ssa, strides: Ssa, count: Ssa) -> None:
-    """The KNOWN struct of a shape; null where it was not seen before, and where the elements are not
-    dense.
-    """
+    """The KNOWN struct of a shape; null if it was not registered, or the elements are not dense."""
     number = f.slot(element.cast("i64"))
     with f.loop(0, rank) as loop:
         number.store(number.load("i64") * 31 + dims.item(loop.index).load("i64"))
@@ -674,7 +673,7 @@ _FROM_HOST = "Client_BufferFromHostBuffer"
 
 @_native(_FROM_HOST)
 def _from_host(f: GlueFunction, args: Arguments) -> None:
-    """A copy of an array with a known shape; others are made in Python."""
+    """Copies a host array with a known shape; arrays of other shapes are made in Python."""
     _leave_at_end(f, fails=True)
     state = f.call("i32", "PyGILState_Ensure")
     pending = _fetched(f)
@@ -686,7 +685,7 @@ def _from_host(f: GlueFunction, args: Arguments) -> None:
     with f.if_(found.ne(0), likely=True):
         array.store(f.call("ptr", "axla_array_copy", *(found.get(KNOWN, n) for n in ("info", "info_object")),
                            args["data"]))  # fmt: skip
-        f.call("void", "PyErr_Clear")  # of memory that is not there: Python says it better
+        f.call("void", "PyErr_Clear")  # an error for missing memory: Python reports it better
     made = array.load("ptr")
     with f.if_(made.ne(0), likely=True):
         number, memory, device = f.slot(f.i32(0)), args["memory"], args["device"]
@@ -726,7 +725,7 @@ def _user_data_add(f: GlueFunction, args: Arguments) -> None:
     args["context"].set(CONTEXT, "data", args["data"])
 
 
-# Memory of others.
+# Views of the caller's memory.
 
 
 @_FUNCTIONS("pjrt_view_release", "void", "record:ptr", exported=True)

@@ -1,4 +1,4 @@
-"""Values of XLA's options, which a caller of the compiler may give by name; options.txt has their types."""
+"""Checks the values of XLA's options that a caller gives by name; options.txt has the types of options."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from axla.pjrt.errors import StatusError
 
 @cache
 def _types() -> dict[str, str]:
-    """The types of the options."""
+    """The type of each option by name: `bool`, `int32`..."""
     found: dict[str, str] = {}
     kind = ""
     for line in files("axla.pjrt").joinpath("options.txt").read_text(encoding="utf-8").splitlines():
@@ -24,7 +24,7 @@ def _types() -> dict[str, str]:
 
 
 def check_option(name: str, value: dict[str, Any]) -> None:
-    """Refuses a value, an OptionOverrideProto, that XLA would refuse for the option."""
+    """Raises StatusError for a value, an OptionOverrideProto, that XLA would refuse for the option."""
     kind = _types().get(name)
     [(field, given)] = value.items() or [("", "")]
     if kind == "bool":

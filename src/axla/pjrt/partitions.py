@@ -21,8 +21,8 @@ from axla.proto.sharding import sharding_message
 
 INSPECT = "InspectSharding"
 inspectors: set[int] = set()
-"""Addresses of the native functions that a call of INSPECT may name: jaxlib's, which `axla.jax.install` adds.
-The configuration of the call has one, and a Python function for it.
+"""Addresses of native functions of jaxlib that a call of INSPECT may name; `axla.jax.install` adds them. The
+configuration of a call has such an address, and the address of a Python function to pass to it.
 """
 _Told: Any = structure(
     "", text=c.c_void_p, size=c.c_size_t, error=c.c_char_p, scratch=c.c_void_p, free=c.c_void_p
@@ -30,7 +30,7 @@ _Told: Any = structure(
 
 
 def tell_shardings(module: Module, found: Propagation) -> None:
-    """Calls the program's functions that inspect shardings, and removes the calls from the module."""
+    """Calls the functions of a program that inspect shardings, and removes these calls from the module."""
     for inst in list(found.values):
         if target_of(inst) == INSPECT:
             [value] = inst.operands
@@ -42,7 +42,7 @@ def tell_shardings(module: Module, found: Propagation) -> None:
 
 
 def _is_in_region(value: Instruction) -> bool:
-    """Whether a value is a part: it depends on a value that enters a manual region."""
+    """Whether a value is only a part of an array: it depends on a value that enters a manual region."""
     pending, seen = [value], {value}
     while pending:
         inst = pending.pop()
@@ -87,7 +87,7 @@ def split_callbacks(found: Propagation, callbacks: Callbacks) -> Module | None:
 
 
 def _cut(found: Propagation, operand: Instruction) -> Tiling | None:
-    """How an operand is cut; None for a token."""
+    """The tiling by which an operand is cut into parts; None for a token."""
     shape = operand.shape
     if not isinstance(shape, Shape):
         return None

@@ -1,4 +1,4 @@
-"""The plugin: the function table that the client receives."""
+"""Makes the plugin: the function table that the client receives."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from axla.pjrt.table import API, FUNCTIONS, STRUCTS, VERSION
 from axla.runtime.native import native as runtime
 
 NAME = b"pjrt_c_api"
-"""Of the capsule, as the client wants it."""
+"""The name that the client expects the capsule to have."""
 _keep: list[Any] = []
 
 
@@ -35,7 +35,7 @@ def capsule(attributes: dict[str, Any]) -> object:
     table.major_version, table.minor_version = VERSION
     for name in FUNCTIONS:
         setattr(table, name, at[f"pjrt_{name}"])
-    # The client calls functions when the interpreter has ended, from destructors: all of this stays.
+    # Destructors of the client call functions after the interpreter has ended: nothing here is freed.
     for kept in (table, extensions, _keep, at):
         incref(kept)
     counts = [c.c_int32.from_address(at[f"pjrt_{name}"]) for name in ("ending", "letting_go")]

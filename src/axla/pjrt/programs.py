@@ -1,4 +1,4 @@
-"""Programs: compiled from JAX's lowered modules, run for the client, and described to it."""
+"""Programs of the client: compiled from JAX's lowered modules, run for the client, and described to it."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ _LogicalIds: Any = STRUCTS["LogicalDeviceIds"].ctypes()
 
 
 class PjrtExecutable:
-    """A program that the client compiled or loaded, with everything that the client asks about it."""
+    """A program that the client compiled or loaded, with the answers to the client's queries about it."""
 
     def __init__(self, code: bytes, options: bytes, loaded: bytes | None = None) -> None:
         """`code` is StableHLO bytecode, `options` a CompileOptionsProto; `loaded`: an earlier compilation of
@@ -96,7 +96,7 @@ class PjrtExecutable:
         self.donated = [arrays.index(n) for n in sorted(given) if n in arrays]
         self.extra = [n for n in self.donated if n not in face.donated]
         self.struct: Any = EXECUTABLE.ctypes()()
-        self.asked_for: bytes | None = None  # a text whose size the client knows
+        self.asked_for: bytes | None = None  # set after a query for the size, until the query for the bytes
         self._keep: list[Any] = []
         self._texts: dict[bytes, Any] = {}
         self.costs: NamedValues | None = None
@@ -113,7 +113,7 @@ class PjrtExecutable:
         return client.load(loaded) if loaded is not None else client.compile(module, options)
 
     def profiling(self, profile: Any) -> None:
-        """While a profile is recorded, the program is run from Python, which measures it."""
+        """Makes Python run the program while a profile is recorded, since Python measures runs."""
         self.struct.callable = None if profile is not None else self._call
 
     # Description.
@@ -155,7 +155,7 @@ class PjrtExecutable:
         struct.callable = self._call
 
     def _is_plain(self) -> bool:
-        """Whether native code may call it: one run on the first device, with arrays only."""
+        """Whether native code may call the program: it has one run on the first device, with arrays only."""
         special = (
             any(self.tokens_in) or any(self.tokens_out) or any(self.kinds) or self.extra or self.is_whole
         )
@@ -208,7 +208,7 @@ class PjrtExecutable:
         return self.executable.execute_replicated(rows, donate=donate, asynchronous=asynchronous)
 
     def _run_whole(self, rows: list[list[Array]], donate: list[int]) -> list[list[Array]]:
-        """The same for a program that runs on whole arrays."""
+        """The array results of each participant, for a program that runs on whole arrays."""
         cuts = [tiling(s, a.ndim, len(rows)) for s, a in zip(self._shardings_in, rows[0], strict=True)]
         whole = [joined(parts, cut) for parts, cut in zip(zip(*rows, strict=True), cuts, strict=True)]
         [found] = self._run([whole], [])
@@ -234,7 +234,7 @@ class PjrtExecutable:
         return [encode(sharding_message(s or Sharding("replicated")), "OpSharding") for s in found]
 
     def serialized(self) -> bytes:
-        """The bytes for `loaded`."""
+        """The program as bytes, from which `loaded` makes it again."""
         head = b"%d %d %s\n" % (len(self.code), len(self.options_text), self.fingerprint)
         return head + self.code + self.options_text + self.executable.serialize()
 
@@ -242,7 +242,7 @@ class PjrtExecutable:
         """The optimized module, as an HloModuleProtoWithConfig."""
         module = self.executable._optimized()
         proto = module_message(module)
-        proto.pop("schedule", None)  # XLA wants sequences of all computations in it
+        proto.pop("schedule", None)  # XLA requires a sequence for each computation in it
         config = {
             "entry_computation_layout": proto["host_program_shape"],
             "replica_count": module.config.replica_count, "num_partitions": module.config.num_partitions,
@@ -251,7 +251,7 @@ class PjrtExecutable:
 
 
 def loaded(data: bytes) -> PjrtExecutable:
-    """The program in the bytes from `serialized`; InvalidArgument for others."""
+    """The program in the bytes from `serialized`; InvalidArgument for other bytes."""
     head, _, rest = data.partition(b"\n")
     try:
         code, options, fingerprint = head.split()
@@ -259,7 +259,7 @@ def loaded(data: bytes) -> PjrtExecutable:
     except ValueError:
         raise InvalidArgument("these bytes are not a program that axla serialised") from None
     if fingerprint != _fingerprint(rest[:end]):
-        raise InvalidArgument("a program that axla serialised: it is damaged or not complete")
+        raise InvalidArgument("a program that axla serialised is damaged or incomplete")
     return PjrtExecutable(rest[:at], rest[at:end], rest[end:])
 
 
@@ -268,7 +268,7 @@ def _fingerprint(data: bytes) -> bytes:
 
 
 def _known(options: bytes) -> bytes:
-    """A CompileOptionsProto without XLA flags that axla does not have; an error for malformed bytes."""
+    """A CompileOptionsProto without XLA flags that axla does not have; StatusError for unknown options."""
     message = decode(options, "CompileOptionsProto")
     overrides = message.get("env_option_overrides", [])
     for entry in overrides:
@@ -281,7 +281,7 @@ def _known(options: bytes) -> bytes:
 
 
 def _memory_kinds(source: mlir.Source, count: int) -> list[int]:
-    """The number of the memory of each result."""
+    """The number of the memory kind of each result."""
     said = functions_in(source)[entry_of(source)].attributes.get("res_attrs")
     rows = said if isinstance(said, tuple) else ({},) * count
     names = [row.get("mhlo.memory_kind", "device") if isinstance(row, dict) else "device" for row in rows]
@@ -298,7 +298,7 @@ def program_at(handle: int) -> PjrtExecutable:
 
 
 def _given(program: PjrtExecutable) -> int:
-    """A program as a handle, which the caller owns."""
+    """A handle for a program; the caller owns a reference to the program."""
     incref(program)
     return c.addressof(program.struct)
 
@@ -309,7 +309,7 @@ def _compile(args: Any) -> None:
         code = c.string_at(program.code, program.code_size)
         form = text_at(program.format, program.format_size)
     if form != "mlir":
-        raise InvalidArgument(f"compile: a program of format {form!r}, wanted 'mlir'")
+        raise InvalidArgument(f"compile: the program has format {form!r}, wanted 'mlir'")
     args.executable = _given(
         PjrtExecutable(code, c.string_at(args.compile_options, args.compile_options_size))
     )
@@ -330,7 +330,7 @@ def _device_assignment(args: Any) -> None:
 
 
 def _give_bytes(args: Any, program: PjrtExecutable, data: bytes, owner: str) -> None:
-    """Passes bytes that live as long as the program."""
+    """Passes bytes, which live as long as the program, to the caller."""
     args.serialized_bytes, args.serialized_bytes_size = program.kept(data), len(data)
     setattr(args, owner, None)
     setattr(args, f"{owner}_deleter", NOTHING)
@@ -401,7 +401,7 @@ def _execute(args: Any) -> None:
     rows = [[array_at(handle) for handle in integers(one, args.num_args, c.c_void_p)] for one in lists]
     if args.num_devices != len(program.device_ids) or args.num_args != len(program.tokens_in):
         raise InvalidArgument(
-            f"{program.module.name}: {args.num_args} arguments for each of {args.num_devices} devices, "
+            f"{program.module.name}: found {args.num_args} arguments for each of {args.num_devices} devices, "
             f"wanted {len(program.tokens_in)} for each of {len(program.device_ids)}"
         )
     with view(STRUCTS["ExecuteOptions"], args.options) as options:
@@ -418,7 +418,7 @@ def _execute(args: Any) -> None:
 
 
 def _event_of(row: list[Array]) -> int:
-    """The event for the end of a run: that of one of its pending results."""
+    """The event for the end of a run: the event of one of its pending results."""
     for array in row:
         if _Record.from_address(array._record).ready <= PENDING:
             return native_watched[0](id(array))

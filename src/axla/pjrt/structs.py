@@ -9,7 +9,7 @@ from axla.program.abi import Struct
 
 MEMORY_KINDS = ("device", "pinned_host", "unpinned_host")
 SHORT = 2_000_000
-"""Nanoseconds of a run that its caller does itself."""
+"""The nanoseconds of the longest run that the calling thread executes itself."""
 
 _TEXTS = "debug_string:ptr, debug_string_size:u64, to_string:ptr, to_string_size:u64"
 CLIENT = Struct(
@@ -22,7 +22,7 @@ CLIENT = Struct(
         "descriptions:ptr, num_descriptions:u64, attributes:ptr, num_attributes:u64, fingerprint:u64"
     ),
 )
-"""It is its topology, too."""
+"""The struct is also the client's topology."""
 DEVICE = Struct(
     "device",
     "A device, and its description.",
@@ -51,7 +51,9 @@ EXECUTABLE = Struct(
         "program:ptr, owner:ptr, output_layouts:ptr, num_parameters:u64, parameter_layouts:ptr"
     ),
 )
-"""`callable`: what a run on the first device calls; null: Python runs it. `owner`: the Program."""
+"""`callable`: the object that a run on the first device calls, null if Python runs the program. `owner`: the
+PjrtExecutable.
+"""
 ERROR = Struct("error", "A PJRT_Error; its text follows.", *fields("vtable:ptr, code:i32, size:u64"))
 LAYOUT = Struct("layout", "The layout of arrays of a rank.", *fields("text:ptr, size:u64"))
 MOST_DIMENSIONS = 64
@@ -64,7 +66,7 @@ VIEW = Struct("view", "Who is told that an array goes.", *fields("callback:ptr, 
 
 
 def known_number(element: int, dims: Sequence[int]) -> int:
-    """The position of a shape in `pjrt_known`, if it is there."""
+    """The position in `pjrt_known` that a shape has if it is known."""
     found = element
     for size in dims:
         found = found * 31 + size

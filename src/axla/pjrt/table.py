@@ -15,7 +15,7 @@ from typing import Any
 from axla.program.abi import CField, Struct
 
 VERSION = (0, 112)
-"""Of the API that api.txt has."""
+"""The version (major, minor) of the API that api.txt describes."""
 _HEAD = "struct_size:u64 extension_start:ptr"
 
 
@@ -79,7 +79,7 @@ def text_at(address: int | None, size: int) -> str:
 
 
 def integers(address: int | None, count: int, kind: Any = c.c_int64) -> list[int]:
-    """Numbers at an address."""
+    """The `count` numbers of the C type `kind` at an address."""
     return list((kind * count).from_address(address)) if address and count else []
 
 
@@ -118,7 +118,7 @@ class NamedValues:
 
 
 def named_integers(address: int | None, count: int) -> dict[str, int]:
-    """Names and values in a caller's list, all of whose values are integers."""
+    """The names and values in a list of the caller whose values are all integers."""
     found: dict[str, int] = {}
     for _ in range(count if address else 0):
         with view(STRUCTS["NamedValue"], address or 0) as row:

@@ -19,7 +19,7 @@ from axla.runtime.native import native
 _NAME = "AsyncHostToDeviceTransferManager"
 _Record: Any = RECORD.ctypes()
 _interrupted = c.c_int32()
-"""The flag that a wait sets when a signal ends it: there is no run to stop."""
+"""The flag that a wait sets when a signal ends it. Nothing reads it: there is no run to stop."""
 
 
 class Transfers:
@@ -31,16 +31,16 @@ class Transfers:
         self._records = [array._record for array in self.arrays]
         self._lock = locks.new_lock()
         for record in self._records:
-            native().record_hold(record)  # also where a caller deletes its array
+            native().record_hold(record)  # even if the caller deletes its array
             head = _Record.from_address(record)
             head.ready, head.context = PENDING, c.addressof(_interrupted)
 
     def write(self, number: int, offset: int, data: int, size: int, is_last: bool) -> None:
-        """Copies a piece into a buffer; the last one makes the buffer ready."""
+        """Copies `size` bytes into buffer `number` at an offset; the last bytes make the buffer ready."""
         record = self._records[number]
         head = _Record.from_address(record)
         if not 0 <= offset <= offset + size <= head.bytes:
-            raise InvalidArgument(f"bytes {offset} to {offset + size} of a buffer of {head.bytes} bytes")
+            raise InvalidArgument(f"bytes {offset} to {offset + size}: the buffer has {head.bytes} bytes")
         with self._lock:
             c.memmove(head.address + offset, data, size)
             if is_last and head.ready <= PENDING:
@@ -70,7 +70,7 @@ def _create(args: Any) -> None:
     for _ in range(args.num_shape_specs):
         with view(STRUCTS["ShapeSpec"], at) as spec:
             shapes.append(shape_of(spec.element_type, spec.dims, spec.num_dims))
-            at += -(-spec.struct_size // 8) * 8  # it ends with the last field
+            at += -(-spec.struct_size // 8) * 8  # struct_size has no padding at the end
     layouts = integers(args.device_layouts, args.num_device_layouts, c.c_void_p)
     for shape, layout in zip(shapes, layouts, strict=False):
         check_row_major(layout, shape.rank)

@@ -1,4 +1,4 @@
-"""Programs for several partitions that were not partitioned: run whole, on the first of their devices.
+"""Runs programs for several partitions that were not partitioned: whole, on the first of their devices.
 
 Arguments are joined from their parts, and results are cut, by the propagated shardings.
 """

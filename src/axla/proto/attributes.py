@@ -1,4 +1,6 @@
-"""Attributes of ops as values of fields and back: a pair of functions per type, like `text.attributes`."""
+"""Converts the attributes of ops to fields of messages and back: a pair of functions per type, as in
+`text.attributes`.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ Proto = dict[str, Any]
 
 @dataclass(slots=True)
 class Around:
-    """The context that the conversion of an attribute may need: shapes, and the instruction's operands."""
+    """The context for converting an attribute: the converter of shapes, and the operands of the
+    instruction.
+    """
 
     shapes: Any  # ShapeReader or ShapeWriter
     operands: tuple[Instruction, ...] = ()
@@ -34,7 +38,7 @@ class Around:
 
 @dataclass(frozen=True, slots=True)
 class FieldCodec:
-    """From the value of a field to an attribute, and back."""
+    """Converts the value of a field to an attribute (`read`), and back (`write`)."""
 
     read: Callable[[Any, Around], Any]
     write: Callable[[Any, Around], Any]
@@ -42,7 +46,9 @@ class FieldCodec:
 
 @dataclass(frozen=True, slots=True)
 class Whole:
-    """The same for an attribute that takes several fields: from a message, and into one."""
+    """Converts an attribute that is stored in several fields of a message: `read` takes the message and
+    `write` changes it.
+    """
 
     fields: tuple[str, ...]
     read: Callable[[Proto, Around], Any]
@@ -62,7 +68,10 @@ def _list(value: Any, around: Around) -> list:
 
 
 def _rows(name: str, ours: tuple[str, ...], theirs: tuple[str, ...], cls: type) -> FieldCodec:
-    """Columns in ours, rows in theirs: a window has sizes, strides...; a Window has dimensions."""
+    """A codec between an attribute with columns (a window has sizes, strides...) and a list of rows (a Window
+    message has dimensions). `ours` are the names of the columns, `theirs` those in a row; `name` is the field
+    with the list.
+    """
 
     def read(value: Any, around: Around) -> Any:
         rows = value.get(name, ()) if name else value
@@ -88,7 +97,7 @@ def _read_conv(value: Proto, around: Around) -> attributes.ConvDims:
         several = name.endswith("dimensions")
         numbers[label] = value.get(name, [] if several else 0)
         if max(numbers[label] if several else [numbers[label]], default=0) > 63:
-            raise ParseError(f"convolution_dimension_numbers name dimensions above 63: {value}")
+            raise ParseError(f"convolution_dimension_numbers: a dimension is above 63: {value}")
     return attributes.ConvDims.of(**numbers)
 
 
@@ -131,7 +140,7 @@ def _read_literal(message: Proto, around: Around) -> attributes.RawText | None:
 
 def _write_literal(value: str, message: Proto, around: Around) -> None:
     cursor = ShapeCursor(value)
-    many = cursor.accept("(")  # XLA writes the shape of each element
+    many = cursor.accept("(")  # XLA writes each element of a tuple with its shape
     parts = [parse_literal(cursor, cursor.shape())] if not many or not cursor.peek(")") else []
     while cursor.accept(","):
         parts.append(parse_literal(cursor, cursor.shape()))
@@ -166,7 +175,9 @@ def _write_constraints(value: tuple[AnyShape, ...], message: Proto, around: Arou
 
 
 def _read_slice_sizes(value: Any, around: Around) -> tuple[tuple[int, ...], ...]:
-    """All in one row there: the sizes of a slice for each dimension, slice after slice."""
+    """Splits a list with the sizes of all slices, one slice after the other, into slices. The rank of a slice
+    is that of the first array among the operands.
+    """
     first = around.operands[0].shape if around.operands else None
     first = next(iter(first.leaves()), None) if first is not None else None
     rank = first.rank if isinstance(first, Shape) and first.rank else 1
@@ -204,7 +215,7 @@ CODECS: dict[Any, FieldCodec] = {
     attributes.ConvDims: FieldCodec(_read_conv, _write_conv),
     tuple[attributes.OutputAlias, ...]: FieldCodec(_read_aliases, _write_aliases),
 }  # fmt: skip
-"""By an attribute's type; enumerations and words are made when they are asked for."""
+"""The codecs by type of attribute. Those of enumerations and words are made by `codec_of`."""
 
 WHOLE: dict[Any, Whole] = {
     ReplicaGroups: Whole(sharding.GROUP_FIELDS, sharding.read_groups, sharding.write_groups),
@@ -216,11 +227,11 @@ WHOLE: dict[Any, Whole] = {
         ("operand_shapes_with_layout", "constrain_layout"), _read_constraints, _write_constraints
     ),
 }
-"""By an attribute's type, or by its name."""
+"""The codecs of attributes that are stored in several fields, by the attribute's type or name."""
 
 
 def codec_of(type_: Any, field: Field) -> FieldCodec:
-    """The codec of an attribute of a type, for a field of the message."""
+    """The codec for an attribute of a type that is stored in `field`."""
     if isinstance(type_, type) and issubclass(type_, enum.StrEnum):
         return _enum_codec(type_, field)
     if type_ is attributes.Word:
@@ -251,11 +262,11 @@ def _word_codec(field: Field) -> FieldCodec:
     def write(value: str, around: Around) -> str:
         name = prefix + value.upper()
         if name not in numbers:
-            raise UnsupportedError(f"{value} has no number in XLA's protos")
+            raise UnsupportedError(f"{value} is not a value of {field.name} in XLA's protos")
         return name
 
     return FieldCodec(read, write)
 
 
 PREFIXES = {"algorithm": "ALG_", "conv_kind": "CONVOLUTION_KIND_"}
-"""Prefixes that the names of an enumeration's values have in protos and not in HLO text."""
+"""Prefixes of the names of values of an enumeration, which protos have and HLO text does not."""

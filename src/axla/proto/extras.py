@@ -1,4 +1,6 @@
-"""Attributes that any instruction may have, as texts and as messages: metadata, origins, statistics..."""
+"""Converts attributes that any instruction may have between HLO text and messages: metadata, original values,
+statistics...
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ _OTHER = [key for key in METADATA_KEYS if key not in (*_PLAIN, "profile_type", "
 
 
 def location_of(message: Proto, *, with_frames: bool) -> SourceLocation | None:
-    """OpMetadata as a place; without the table of frames, numbers of frames mean nothing."""
+    """Converts an OpMetadata message to a SourceLocation; None if it is empty. `with_frames` is whether the
+    module has a table of stack frames, without which numbers of frames are dropped.
+    """
     more = []
     for key in METADATA_KEYS:
         value = message.get(key)
@@ -41,7 +45,7 @@ _PROFILES = ("INVALID", "WINDOW", "FLAG", "INTEGER")
 
 
 def location_message(location: SourceLocation) -> Proto:
-    """A source location as the message OpMetadata."""
+    """Converts a SourceLocation to an OpMetadata message."""
     message = {key: getattr(location, key) for key in _PLAIN if getattr(location, key)}
     for key, text in location.more:
         if key == "profile_type":
@@ -51,13 +55,13 @@ def location_message(location: SourceLocation) -> Proto:
     return message
 
 
-# Where a value comes from: {({"a"}, {"b" {0}})}, one entry for each leaf of the shape.
+# Original values, `{({"a"}, {"b" {0}})}`: the value that each leaf had in the module before optimization.
 
 ENTRY = ascii_regex(BLANK + rf"\{{\s*+(?:({STRING})\s*+(?:\{{([\d,\s]*+)\}})?+)?+\s*+\}}")
 
 
 def origin_text(message: Proto, shape: AnyShape) -> str:
-    """The message OriginalValueProto in the form of HLO text."""
+    """The HLO text of an OriginalValueProto message. `shape` is the shape of the value."""
     if message.get("is_synthetic_call"):
         return "{[synthetic_call]}"
     arrays = {tuple(e.get("shape_index", ())): e.get("original_array") for e in message.get("elements", ())}
@@ -71,7 +75,7 @@ def origin_text(message: Proto, shape: AnyShape) -> str:
 
 
 def array_text(array: Proto | None) -> str:
-    """{"name" {0,1}}, or {} for what is not known."""
+    """The HLO text of an OriginalArray message: {"name" {0,1}}, or {} for None."""
     if array is None:
         return "{}"
     index = array.get("shape_index", ())
@@ -80,13 +84,13 @@ def array_text(array: Proto | None) -> str:
 
 
 def array_message(entry: re.Match[str]) -> Proto:
-    """One array of an original value, `"name" {0,1}`, as a message."""
+    """Converts a match of ENTRY, such as `"name" {0,1}`, to an OriginalArray message."""
     index = [int(n) for n in (entry[2] or "").split(",") if n.strip()]
     return {"instruction_name": unescape(entry[1][1:-1]), "shape_index": index}
 
 
 def origin_message(text: str) -> Proto:
-    """The text of an original value as the message OriginalValueProto."""
+    """Converts the HLO text of an original value to an OriginalValueProto message."""
     if "synthetic_call" in text:
         return {"is_synthetic_call": True}
     cursor, elements, index = HloCursor(text[1:-1]), [], []
@@ -109,7 +113,7 @@ def origin_message(text: str) -> Proto:
 
 
 def _number(value: float) -> str:
-    """As XLA writes it, with six digits, where these say all."""
+    """The text of a number as XLA writes it, with six digits; with all digits if six are not exact."""
     text = f"{value:g}"
     return text if float(text) == value or value != value else repr(value)
 
@@ -157,15 +161,16 @@ EXTRAS: dict[str, tuple[str, Callable[[Proto, AnyShape], str], Callable[[str], P
     "statistics": ("statistics_viz", _statistics_text, _statistics_message),
     "origin": ("original_value", origin_text, origin_message),
 }
-"""Attributes that axla keeps as text, in `Extra.more`: field of the message, to text, to message."""
+"""Attributes that axla stores as text, in `Extra.more`: (field of the message, function that makes the text,
+function that makes the message)."""
 
 
 _TEXTS = {*TEXT_ATTRIBUTES, *(name for _, name in PRINTED_ATTRIBUTES)}
-"""Those that XLA has no field for, or that repeat what an op says: they are left out."""
+"""Attributes that are not written: XLA has no field for them, or they repeat fields of the op."""
 
 
 def read_more(message: Proto, shape: AnyShape) -> tuple[tuple[str, str], ...]:
-    """The attributes of a message that the graph keeps as text, with their text."""
+    """Returns (name, text) for each attribute of an instruction's message that the graph stores as text."""
     found = []
     for name, (field, text_of, _) in EXTRAS.items():
         if field in message and (text := text_of(message[field], shape)):
@@ -174,7 +179,7 @@ def read_more(message: Proto, shape: AnyShape) -> tuple[tuple[str, str], ...]:
 
 
 def write_more(more: tuple[tuple[str, str], ...], message: Proto) -> None:
-    """Writes attributes that the graph keeps as text into a message."""
+    """Writes attributes that the graph stores as text into an instruction's message."""
     for name, text in more:
         if name in EXTRAS:
             field, _, made = EXTRAS[name]
@@ -186,7 +191,7 @@ def write_more(more: tuple[tuple[str, str], ...], message: Proto) -> None:
             raise InvalidArgument(f"the attribute {name} cannot be written as a proto")
 
 
-# Tables of stack frames behind the header.
+# Tables of stack frames, which follow the header in HLO text.
 
 _FRAME_TABLES = (("FileLocations", "file_locations"), ("StackFrames", "stack_frames"))
 _NAME_TABLES = (("FileNames", "file_names"), ("FunctionNames", "function_names"))
@@ -194,7 +199,9 @@ _LOCATION_KEYS = ("file_name_id", "function_name_id", "line", "end_line", "colum
 
 
 def frame_tables(message: Proto) -> list[tuple[str, str]]:
-    """StackFrameIndexProto as the tables that a text has. There, a frame without a parent is its own."""
+    """Converts a StackFrameIndexProto message to the tables of HLO text: (title, text). In the text, a frame
+    without a parent has itself as parent.
+    """
 
     def lines(entries: list[str]) -> str:
         return "\n".join(f"{n} {entry}" for n, entry in enumerate(entries, 1))
@@ -212,7 +219,7 @@ def frame_tables(message: Proto) -> list[tuple[str, str]]:
 
 
 def frames_message(tables: dict[str, str]) -> Proto:
-    """The tables of source locations (`FileNames`...) as the message StackFrameIndexProto."""
+    """Converts the tables of HLO text (`FileNames`...) to a StackFrameIndexProto message."""
     message: Proto = {}
     for title, key in _NAME_TABLES:
         lines = [line.split(" ", 1)[1] for line in tables.get(title, "").split("\n") if line]

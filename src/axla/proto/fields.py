@@ -1,9 +1,10 @@
-"""Where the attributes of ops are in HloInstructionProto.
+"""Maps the attributes of ops to fields of HloInstructionProto.
 
-`fields_of(op)` gives what reads and writes all attributes of an op, made of its declaration and of the tables
-here; no op has code of its own. An attribute lies in the field of its name in HLO text, or where it says
-itself, `attr(proto=...)`, and its type picks the codec. One that XLA's protos have no field for stands in
-`axla_attributes`, as text; so do all those of ops of other packages.
+`fields_of(op)` returns the functions that read and write all attributes of an op, made from the op's
+declaration and the tables here; no op has code of its own. An attribute is stored in the field with its name
+in HLO text, or in the one named by `attr(proto=...)`, and its type selects the codec. Attributes that XLA's
+protos have no field for are stored as text in `axla_attributes`; so are all attributes of ops of other
+packages.
 """
 
 from __future__ import annotations
@@ -27,33 +28,33 @@ from axla.text.instructions import read_attribute
 Proto = dict[str, Any]
 
 BODY_FIRST = {"while": ("body", "condition")}
-"""The order of called computations, where it is not that of the op's fields."""
+"""The order of an op's called computations, if it differs from the order of its fields."""
 
 UNREAD = {"async-update", "async-done"}
-"""Ops that repeat what another one says: nothing of it is read or written."""
+"""Ops that repeat attributes of another op: theirs are neither read nor written."""
 
 
 @dataclass(frozen=True, slots=True)
 class FieldAccess:
-    """Where an attribute is, and how it is read and written there."""
+    """The field in which an attribute is stored, and its codec."""
 
-    name: str  # the op's field
+    name: str  # the field of the op's class
     path: tuple[str, ...]
     codec: FieldCodec
-    one: bool  # a list there, its only element here
-    absent: Any  # the attribute where nothing is there; MISSING: that of `zero`
-    zero: Any  # the name of an enumeration's number 0; None: something must be there
+    one: bool  # whether the attribute is the only element of a list
+    absent: Any  # the attribute if the field is missing; MISSING: that for `zero`
+    zero: Any  # the name of the enumeration's value 0; None: the field is required
 
 
 @dataclass(frozen=True, slots=True)
 class OpFields:
-    """All that an op's message says besides operands."""
+    """The fields of an op's message besides operands."""
 
     places: tuple[FieldAccess, ...]
     wholes: tuple[tuple[str, Whole], ...]
     other: tuple[Attribute, ...]
-    called: tuple[str, ...]  # fields with computations, in the order of the message
-    names: frozenset[str]  # the fields of the message that are read
+    called: tuple[str, ...]  # the op's fields with computations, in the message's order
+    names: frozenset[str]  # the fields of the message that the reader knows
 
 
 _COMMON = frozenset(
@@ -67,7 +68,7 @@ _COMMON = frozenset(
 
 @cache
 def fields_of(op: type[Op]) -> OpFields:
-    """The places of an op's attributes, from its declaration."""
+    """The fields for the attributes of an op, derived from its declaration."""
     places: list[FieldAccess] = []
     wholes: list[tuple[str, Whole]] = []
     other: list[Attribute] = []
@@ -79,7 +80,7 @@ def fields_of(op: type[Op]) -> OpFields:
         type_, optional = _plain_type(attribute.type)
         whole = WHOLE.get(attribute.text) or WHOLE.get(type_)
         if not is_own(op):
-            other.append(attribute)  # also those that are called as a field of XLA's is
+            other.append(attribute)  # also if XLA has a field of that name
         elif whole is not None:
             wholes.append((attribute.name, whole))
         elif (place := _place(op, attribute, type_, optional)) is not None:
@@ -93,11 +94,11 @@ def fields_of(op: type[Op]) -> OpFields:
 
 
 _OWN = {"constant": "literal", "parameter": "parameter_number"}
-"""Ops that `reader` and `writer` know."""
+"""Ops that `reader` and `writer` handle: the field with their data."""
 
 
 def _plain_type(type_: Any) -> tuple[Any, bool]:
-    """The type without None, and whether None is one of the values."""
+    """Splits a type into (the type without None, whether None is allowed)."""
     if not isinstance(type_, types.UnionType):
         return type_, False
     [plain] = [t for t in typing.get_args(type_) if t is not type(None)]
@@ -105,7 +106,7 @@ def _plain_type(type_: Any) -> tuple[Any, bool]:
 
 
 def _place(op: type[Op], attribute: Attribute, type_: Any, optional: bool) -> FieldAccess | None:
-    """The place of an attribute that is in one field; None where there is no such field."""
+    """The access to an attribute that is stored in a single field; None if there is no such field."""
     path = tuple(attribute.proto.split("."))
     field = _field((op.message, *path))
     if field is not None:
@@ -121,7 +122,7 @@ def _place(op: type[Op], attribute: Attribute, type_: Any, optional: bool) -> Fi
 
 
 def _field(path: tuple[str, ...]) -> Field | None:
-    """The field of an instruction's message at the end of a path."""
+    """The field at the end of a path that begins in HloInstructionProto; None if there is none."""
     table: Any = TABLES["HloInstructionProto"]
     for part in path[:-1]:
         if part not in table.fields:
@@ -131,7 +132,9 @@ def _field(path: tuple[str, ...]) -> Field | None:
 
 
 def _zero(type_: Any, field: Field) -> Any:
-    """The attribute of a message without the field; MISSING where that is an enumeration's first."""
+    """The attribute for a message without the field; MISSING if the field is an enumeration, whose value 0 is
+    used then.
+    """
     if typing.get_origin(type_) is tuple:
         return ()
     if type_ in (Window, SliceDims, PaddingConfig):
@@ -144,7 +147,9 @@ def _zero(type_: Any, field: Field) -> Any:
 
 
 def read_attributes(op: type[Op], message: Proto, around: Around) -> dict[str, Any]:
-    """The attributes of an op, computations left out; ParseError for what cannot be one."""
+    """Reads the attributes of an op from its message, without called computations. ParseError for an invalid
+    value.
+    """
     fields: dict[str, Any] = {}
     known = fields_of(op)
     for place in known.places:
@@ -170,18 +175,18 @@ def _read_place(place: FieldAccess, message: Proto, around: Around) -> Any:
             if place.absent is not MISSING:
                 return place.absent
             if place.zero is None:
-                raise ParseError(f"{place.path[-1]} is missing")
+                raise ParseError(f"the field {place.path[-1]} is missing")
             value = place.zero
             break
     if place.one:
         if len(value) > 1:
-            raise ParseError(f"{place.path[-1]} has {len(value)} numbers, 1 is wanted")
+            raise ParseError(f"{place.path[-1]} has {len(value)} numbers, wanted 1")
         return value[0] if value else place.absent
     return place.codec.read(value, around)
 
 
 def write_attributes(op: Op, message: Proto, around: Around) -> None:
-    """Adds the fields that the attributes of an op are in."""
+    """Writes the attributes of an op to its message."""
     known = fields_of(type(op))
     for place in known.places:
         value = getattr(op, place.name)
@@ -191,7 +196,7 @@ def write_attributes(op: Op, message: Proto, around: Around) -> None:
         for part in place.path[:-1]:
             inner = inner.setdefault(part, {})
         if place.one:
-            inner[place.path[-1]] = [] if value == place.absent == -1 else [value]  # -1: none is inferred
+            inner[place.path[-1]] = [] if value == place.absent == -1 else [value]  # -1: none inferred
         else:
             inner[place.path[-1]] = place.codec.write(value, around)
     for name, whole in known.wholes:

@@ -1,7 +1,8 @@
-"""Protos as they lie in files: modules by themselves, in an HloProto, with a configuration, or in a snapshot.
+"""Reads and writes files with protos of modules: the module itself, an HloProto, a module with a
+configuration, or a snapshot.
 
-What a message is follows from its fields: an HloModuleProto has computations at the top, the others have one
-inside.
+The type of a message follows from its fields: an HloModuleProto has computations; the others contain an
+HloModuleProto.
 """
 
 from __future__ import annotations
@@ -29,39 +30,39 @@ FORMS = {
     "module": "HloModuleProto", "hlo": "HloProto", "config": "HloModuleProtoWithConfig",
     "snapshot": "HloSnapshot",
 }  # fmt: skip
-"""The messages that `to_proto` writes: the names of its forms, and of XLA's messages."""
+"""The forms that `to_proto` can write: the name of the form, and of XLA's message."""
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """A program with the arguments and the result of a run of it. Literals are as the run saw them."""
+    """A program, and the arguments and the result of one run of it."""
 
     module: Module
     arguments: tuple[Literal, ...] = ()
     result: Literal | None = None
     platform: str = ""
-    buffer_assignment: Proto = field(default_factory=dict)  # XLA's, a message that is carried along
+    buffer_assignment: Proto = field(default_factory=dict)  # XLA's message, which is kept as it is
 
     def to_proto(self) -> bytes:
-        """The bytes of an HloSnapshot."""
+        """The snapshot as an HloSnapshot in the wire format."""
         return encode(_snapshot_message(self), "HloSnapshot")
 
     def to_text(self) -> str:
-        """An HloSnapshot in the text format of protos."""
+        """The snapshot as an HloSnapshot in the text format."""
         return to_text(_snapshot_message(self), "HloSnapshot")
 
 
 def read(data: bytes | str) -> Module:
-    """The module of an HloModuleProto, HloProto, HloModuleProtoWithConfig or HloSnapshot.
+    """Reads the module in an HloModuleProto, HloProto, HloModuleProtoWithConfig or HloSnapshot.
 
-    Bytes are the wire format (or text in UTF-8), `str` is the text format. ParseError names the field and
-    the place of what is wrong.
+    Bytes are in the wire format (or text in UTF-8), a `str` is in the text format. ParseError names the field
+    and the position of an error.
     """
     return read_snapshot(data).module
 
 
 def read_snapshot(data: bytes | str) -> Snapshot:
-    """The same with what a snapshot has besides the module; of other messages that is nothing."""
+    """Reads a module as `read` does, and, from an HloSnapshot, the arguments and the result."""
     with collector_paused():
         message, name = _message(data)
         if name == "HloModuleProto":
@@ -93,13 +94,15 @@ def _literal(message: Proto, shapes: ShapeReader, where: str) -> Literal:
 
 
 def to_proto(module: Module, form: str = "module", *, buffer_assignment: Proto | None = None) -> bytes:
-    """The module in the wire format, as one of FORMS. `buffer_assignment` goes into an HloProto as it is."""
+    """The module in the wire format, in one of FORMS. An HloProto stores `buffer_assignment` unchanged."""
     with collector_paused():
         return encode(_form(module, form, buffer_assignment), FORMS[form])
 
 
 def to_text_proto(module: Module, form: str = "module", *, buffer_assignment: Proto | None = None) -> str:
-    """The module in the text format, as one of FORMS."""
+    """The module in the text format, in one of FORMS. `buffer_assignment` is stored in an HloProto
+    unchanged.
+    """
     with collector_paused():
         return to_text(_form(module, form, buffer_assignment), FORMS[form])
 
@@ -135,7 +138,7 @@ def _snapshot_message(snapshot: Snapshot) -> Proto:
     return message
 
 
-# Which message it is.
+# Detection of the type of a message.
 
 _TEXT = ascii_regex(
     r"(?:\s++|#[^\n]*+)*+(?:(?P<HloSnapshot>hlo)\s*+:?\s*+[{<]|(?P<outer>hlo_module)\s*+:?\s*+[{<]"
@@ -145,13 +148,13 @@ _TEXT = ascii_regex(
 
 
 def looks_like_proto(content: bytes | str) -> bool:
-    """Whether bytes are one of the messages in the wire format, or a text begins as one does."""
+    """Whether bytes are one of the messages of FORMS in the wire format, or a text begins like one."""
     if isinstance(content, str):
         return _TEXT.match(content) is not None
     return content[:1] in _FIRST_TAGS and _name_of(content) is not None
 
 
-_FIRST_TAGS = (b"\n", b"\x12", b"\x1a")  # of strings and messages: of one to three
+_FIRST_TAGS = (b"\n", b"\x12", b"\x1a")  # fields 1 to 3, of type string or message
 
 
 def _message(data: bytes | str) -> tuple[Proto, str]:
@@ -175,7 +178,9 @@ def _message(data: bytes | str) -> tuple[Proto, str]:
 
 
 def _name_of(data: bytes) -> str | None:
-    """The message that bytes are, by where the computations of the module are found; None for no message."""
+    """The name of the message in bytes, by the position of the module's computations in it; None if it is
+    none of FORMS.
+    """
     try:
         fields = _fields(data)
         if _is_module(fields):
@@ -191,7 +196,7 @@ def _name_of(data: bytes) -> str | None:
 
 
 def _broken(data: bytes) -> str:
-    """Where bytes stop being fields at all, if they do."""
+    """The error of bytes that are not a message at all, as a suffix for a message; else ""."""
     try:
         unknown_fields(data)
     except ParseError as error:
@@ -208,7 +213,7 @@ def _first(fields: list[tuple[int, Any]]) -> bytes:
 
 
 def _is_module(fields: list[tuple[int, Any]]) -> bool:
-    """Whether these are the fields of an HloModuleProto: a computation with instructions, under 3."""
+    """Whether these are the fields of an HloModuleProto: field 3 must be a computation with instructions."""
     known = TABLES["HloModuleProto"].by_number
     if not fields or fields[0][0] not in known:
         return False

@@ -1,4 +1,4 @@
-"""HloModuleProto -> Module. Everything that one part says of another is checked: ids, operands, calls."""
+"""Converts an HloModuleProto to a Module. References between its parts are checked: ids, operands, calls."""
 
 from __future__ import annotations
 
@@ -27,9 +27,8 @@ from axla.text.lexer import Refusal
 Proto = dict[str, Any]
 
 CARRIED: WeakKeyDictionary[Module | Computation | Instruction, tuple[Any, Proto]] = WeakKeyDictionary()
-"""Fields of messages that axla has no place for, by the object they belong to; they are written back with it.
-
-The first part is what must be as it was for that: an instruction's op.
+"""Fields of messages that the graph cannot hold, by the object that they belong to: (op, fields). They are
+written again with the object, if an instruction still has the same op.
 """
 
 _NOT_IN_NAMES = regex(r"[^A-Za-z0-9_.\-]")
@@ -45,15 +44,16 @@ _MODULE = frozenset(
 )
 
 
-DEEPEST = 3  # recovery modules within another: each is a string in the one around it, and escaped once more
+# The limit of nested recovery modules: each is a string in its parent, so its text is escaped once more.
+DEEPEST = 3
 
 
 def read_module(message: Proto, depth: int = 0) -> Module:
-    """The module that an HloModuleProto describes; ParseError names the field that is wrong. `depth`: in how
-    many others it is what computes values again.
+    """Converts an HloModuleProto to a Module. ParseError names the field with an error. `depth` is the level
+    of nesting of recovery modules, 0 for the module of a file.
     """
     if depth > DEEPEST:
-        raise UnsupportedError(f"recovery modules are nested more than {DEEPEST} deep")
+        raise UnsupportedError(f"recovery modules are nested more than {DEEPEST} levels deep")
     return _Reader(message, depth).module()
 
 
@@ -118,7 +118,7 @@ class _Reader:
             if len(shape.parameters) != len(entry.parameters):
                 found = f"{len(shape.parameters)} parameters"
                 raise ParseError(
-                    f"host_program_shape has {found}, the entry computation {len(entry.parameters)}"
+                    f"host_program_shape has {found}, the entry computation has {len(entry.parameters)}"
                 )
             changes["entry_layout"] = shape
         return changes
@@ -186,7 +186,7 @@ class _Reader:
         operands = tuple(self._known(known, i, "operand") for i in message.get("operand_ids", ()))
         schema = schema_of(cls)
         if not schema.least <= len(operands) <= schema.most:
-            raise ParseError(f"{opcode} takes another number of operands than {len(operands)}")
+            raise ParseError(f"{opcode} does not accept {len(operands)} operands")
         op, shape = self.op(cls, message, operands, shape)
         extra = self.extra(message, shape, known)
         inst = target.add(op, operands, shape, name=clean_name(message.get("name", ""), opcode), extra=extra)
@@ -196,7 +196,9 @@ class _Reader:
     def op(
         self, cls: type[Op], message: Proto, operands: tuple[Instruction, ...], shape: AnyShape
     ) -> tuple[Op, AnyShape]:
-        """The op value, in the one form that axla keeps of what can be said in several."""
+        """Returns (op, shape) for an instruction. If an op has several equivalent forms, the one that axla
+        uses is returned.
+        """
         if cls is Constant:
             shape = unpacked(shape)
             return Constant(shape, self.literal(message, shape)), shape
@@ -223,7 +225,7 @@ class _Reader:
             return ElidedLiteral(shape)
         literal = read_literal(message["literal"], self.shapes.shape)
         if literal.shape.logical is not shape.logical:
-            raise ParseError(f"literal: {literal.shape} in a constant of {shape}")
+            raise ParseError(f"literal: found {literal.shape} in a constant of {shape}")
         return literal
 
     def _called(self, cls: type[Op], message: Proto, fields: dict[str, Any]) -> None:
@@ -246,10 +248,10 @@ class _Reader:
 
     @staticmethod
     def _known(known: dict[int, Instruction], number: int, what: str) -> Instruction:
-        # Ids are of 64 bits, with the computation in the upper half; older ones may leave that half out.
+        # Ids have 64 bits, with the computation in the upper half. Older files may have only the lower half.
         found = known.get(number)
         if found is None:
-            raise ParseError(f"there is no instruction {number} before this one, its {what}")
+            raise ParseError(f"its {what} {number} is not an instruction before it")
         return found
 
     def extra(self, message: Proto, shape: AnyShape, known: dict[int, Instruction]) -> Extra:
@@ -280,13 +282,13 @@ class _Reader:
 def _carry(
     owner: Module | Computation | Instruction, message: Proto, known: Set[str], op: Op | None = None
 ) -> None:
-    """Keeps what is not known of a message."""
+    """Stores the fields of a message that are not in `known`, so that the writer can write them again."""
     if not message.keys() <= known:
         CARRIED[owner] = (op, {key: value for key, value in message.items() if key not in known})
 
 
 def with_place(place: str, read: Any, message: Proto) -> Any:
-    """`read(message)`, with the place before what an error says."""
+    """Calls `read(message)`. An error gets the position `place` in front of its message."""
     try:
         return read(message)
     except InternalError:
@@ -299,7 +301,7 @@ def with_place(place: str, read: Any, message: Proto) -> Any:
 
 
 def clean_name(name: str, other: str) -> str:
-    """The name as HLO text can have it, as XLA makes one of it; `other` where there is none."""
+    """Converts a name to one that HLO text accepts, as XLA does; `other` for an empty name."""
     name = _NOT_IN_NAMES.sub("_", name)
     if not name:
         return other
@@ -321,7 +323,7 @@ def _alias(entry: Proto) -> Alias:
 
 
 def recovery_text(message: Proto, depth: int) -> str:
-    """The table by which values that were removed are computed again, as the header has it."""
+    """The HLO text of the table that tells how removed original values are computed."""
     lines = []
     for entry in message.get("entries", ()):
         old, new = (array_text(entry.get(f"{side}_original_array")) for side in ("old", "new"))

@@ -1,8 +1,8 @@
-"""The messages of XLA's protocol buffers that axla knows, as tables made of messages.txt; tfcompile.txt has
-the configuration of tfcompile.
+"""The messages of XLA's protocol buffers that axla knows, as tables read from messages.txt. tfcompile.txt has
+those of the configuration of tfcompile.
 
-Fields called `axla_...` are ours: what the header of a module or an instruction says and XLA has no field
-for. XLA does not know their numbers, and leaves alone what it does not know.
+Fields with names `axla_...` are axla's own: attributes of module headers and instructions that XLA has no
+fields for. XLA ignores their numbers as unknown fields.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ SCALARS = ("i32", "i64", "u32", "u64", "bool", "f32", "f64", "str", "bytes")
 
 @dataclass(slots=True)
 class Enum:
-    """An enumeration: numbers by name and names by number."""
+    """An enumeration: its numbers by name, and its names by number."""
 
     name: str
     numbers: dict[str, int]
@@ -26,32 +26,32 @@ class Enum:
 
 @dataclass(slots=True, eq=False)
 class Field:
-    """A field of a message, as its `.proto` declares it."""
+    """A field of a message, as declared in its `.proto` file."""
 
     number: int
     name: str
     scalar: str  # one of SCALARS, "enum" or "message"
     repeated: bool
-    array: bool  # repeated, as a NumPy array
-    present: bool  # a zero is written too
+    array: bool  # whether a repeated field is a NumPy array
+    present: bool  # whether a zero is written, too
     enum: Enum | None = None
     message: MessageType | None = None
 
 
 @dataclass(slots=True, eq=False)
 class MessageType:
-    """A message type: its fields by name and by number."""
+    """A type of messages: its fields by name and by number."""
 
     name: str
     fields: dict[str, Field] = field(default_factory=dict)
     by_number: dict[int, Field] = field(default_factory=dict)
     arrays: tuple[str, ...] = ()
     by_tag: dict = field(default_factory=dict)  # filled by the wire reader
-    skips: bool = False  # fields of other names are left out when a text is read
+    skips: bool = False  # whether the text reader ignores unknown fields
 
 
 def _entries(file: str | Path) -> dict[str, str]:
-    """Reads the entries `name: text` of a file; an indented line continues the one before."""
+    """Reads the entries `name: text` of a file. An indented line continues the entry before it."""
     found: dict[str, str] = {}
     name = ""
     for line in (Path(__file__).parent / file).read_text("utf-8").splitlines():
@@ -87,8 +87,8 @@ def _tables(entries: dict[str, str], enums: dict[str, Enum], skips: bool) -> dic
 
 
 def read(file: str | Path, skips: bool = False) -> tuple[dict[str, MessageType], dict[str, Enum]]:
-    """The messages and enumerations of a file: a path, or the name of one beside this one. `skips` is that of
-    the messages.
+    """Reads a file of declarations, given as a path or as a name in this folder. Returns (message types,
+    enumerations) by name. If `skips`, the text reader ignores unknown fields of these messages.
     """
     entries = _entries(file)
     enums = {name: _enum(name, text) for name, text in entries.items() if "=" in text}

@@ -1,4 +1,4 @@
-"""Shardings, meshes, replica groups and domains as messages."""
+"""Converts shardings, meshes, replica groups and domains to messages and back."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _devices(devices: DeviceOrder, listed: str, reshape: str, transpose: str) ->
 
 
 def sharding_message(sharding: Sharding | None) -> Proto:
-    """A sharding as an OpSharding."""
+    """Converts a sharding to an OpSharding message."""
     if sharding is None or sharding.parts or sharding.what == "":
         parts = sharding.parts if sharding else ()
         return {"type": "TUPLE"} | ({"tuple_shardings": [*map(sharding_message, parts)]} if parts else {})
@@ -95,7 +95,7 @@ def _mesh_tiles_message(tiles: MeshTiles) -> Proto:
 
 
 def sharding_of(message: Proto) -> Sharding | None:
-    """The sharding of an OpSharding; None for that of nothing."""
+    """Converts an OpSharding message to a sharding; None for an empty tuple."""
     try:
         found = _sharding(message)
     except InvalidArgument as error:
@@ -119,9 +119,9 @@ def _sharding(message: Proto) -> Sharding:
     elif kind == "OTHER":
         what = _tiles(message)
     elif what not in WORDS:
-        raise ParseError(f"sharding: {kind} is not a type of one")
+        raise ParseError(f"sharding: {kind} is not a type of shardings")
     if group is not None and group[0] not in ("as", "like"):
-        raise ParseError(f"sharding: {group[0]} is not a type of a group")
+        raise ParseError(f"sharding: {group[0]} is not a type of shard groups")
     return Sharding(what, (), group, _metadata_text(message))
 
 
@@ -148,7 +148,7 @@ def _tiles(message: Proto) -> str | Tiles:
         or len(kinds) > len(dims)
         or not set(kinds) <= {*SUBGROUPS}
     ):
-        raise ParseError(f"sharding: tiles {dims} with last dimensions {kinds} and {len(devices)} devices")
+        raise ParseError(f"sharding: invalid tiles {dims}, last dimensions {kinds}, {len(devices)} devices")
     return tiled(dims, devices, kinds)
 
 
@@ -166,7 +166,7 @@ def _axes(found: list[Proto], mesh: Mesh) -> tuple[Axis, ...]:
     for message in found:
         number, sub = message.get("mesh_axis_index", 0), message.get("sub_axis_info")
         if not 0 <= number < len(mesh.axes):
-            raise ParseError(f"axis {number} of a mesh with {len(mesh.axes)} axes")
+            raise ParseError(f"found axis {number} of a mesh with {len(mesh.axes)} axes")
         part = () if sub is None else (sub.get("pre_size", 0), sub.get("size", 0))
         axes.append(Axis(mesh.axes[number][0], *part))
     return tuple(axes)
@@ -191,7 +191,7 @@ DOMAIN_FIELDS = ("domain_entry_sharding", "domain_exit_sharding")
 
 
 def write_groups(groups: ReplicaGroups, message: Proto, around: object) -> None:
-    """Replica groups in the one of three fields that has their form."""
+    """Writes replica groups to the field for their form: a list, an iota, or axes of a mesh."""
     form = groups.form
     if isinstance(form, MeshAxes):
         message["mesh_axes_replica_group_list"] = {
@@ -209,7 +209,9 @@ def write_groups(groups: ReplicaGroups, message: Proto, around: object) -> None:
 
 
 def read_groups(message: Proto, around: object) -> ReplicaGroups:
-    """The replica groups of an instruction, in whichever of the three forms the message has."""
+    """Reads the replica groups of an instruction, in any of their forms: a list, an iota, or axes of a
+    mesh.
+    """
     try:
         if "iota_collective_device_list" in message:
             found = message["iota_collective_device_list"]
@@ -227,7 +229,7 @@ def read_groups(message: Proto, around: object) -> ReplicaGroups:
 
 
 def write_pairs(pairs: SourceTargetPairs, message: Proto, around: object) -> None:
-    """Writes the source-target pairs of a `collective-permute`."""
+    """Writes the source-target pairs of a `collective-permute` to its message."""
     found = pairs.pairs
     if pairs.text:
         raise InvalidArgument(f"source_target_pairs={pairs.text} cannot be written as a proto")
@@ -235,13 +237,15 @@ def write_pairs(pairs: SourceTargetPairs, message: Proto, around: object) -> Non
 
 
 def read_pairs(message: Proto, around: object) -> SourceTargetPairs:
-    """The source-target pairs of a `collective-permute`."""
+    """Reads the source-target pairs of a `collective-permute` from its message."""
     found = message.get("source_target_pairs", ())
     return SourceTargetPairs(tuple((p.get("source", 0), p.get("target", 0)) for p in found))
 
 
 def write_domain(text: str, message: Proto, around: object) -> None:
-    """Writes the shardings of a domain; the entry in the text is the exit in XLA's message."""
+    """Writes the shardings of a `domain` to its message. `entry` in HLO text is the exit in XLA's message,
+    and the reverse.
+    """
     found = _DOMAIN.fullmatch(text)
     if found is None:
         raise InvalidArgument(f"domain={text} cannot be written as a proto")
@@ -250,6 +254,6 @@ def write_domain(text: str, message: Proto, around: object) -> None:
 
 
 def read_domain(message: Proto, around: object) -> RawText:
-    """The text of a `domain`'s shardings."""
+    """Reads the shardings of a `domain`, as HLO text."""
     entry, exit_ = (sharding_of(message.get(f"domain_{s}_sharding", {})) or "" for s in ("exit", "entry"))
     return RawText(f'{{kind="sharding", entry={{{entry}}}, exit={{{exit_}}}}}')

@@ -1,6 +1,6 @@
-"""The text format of messages (.pbtxt, .textproto), by the same tables as the wire format.
+"""The text format of messages (.pbtxt, .textproto), with the same tables as the wire format.
 
-A field that the tables do not have is written under its number, as protocol buffers do it, and read again.
+A field that is not in the tables is written under its number, as protocol buffers do, and can be read again.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from axla.text.strings import quote
 
 
 def to_text(message: dict[str, Any], name: str) -> str:
-    """The text of a message of type `name`."""
+    """The text of a message of the type `name`."""
     lines: list[str] = []
     _write(message, TABLES[name], "", lines)
     return "\n".join(lines) + "\n" if lines else ""
@@ -82,7 +82,9 @@ _ANY = MessageType("a message", skips=True)
 
 
 def from_text(text: str, name: str | MessageType) -> dict[str, Any]:
-    """The message of type `name` that a text is; ParseError with line and column."""
+    """Reads a message of the type `name` from its text. ParseError, with line and column, for a malformed
+    text.
+    """
     return _Reader(text).message(TABLES[name] if isinstance(name, str) else name, "")
 
 
@@ -92,7 +94,7 @@ class _Reader(Cursor):
     most_levels = MAX_DEPTH
 
     def mark(self, *wanted: str) -> str:
-        """The mark that comes next, if it is one of these; else nothing."""
+        """Reads the next mark if it is one of `wanted`, and returns it; else returns ""."""
         found = _MARK.match(self.text, self.pos)
         if found is None or found[1] not in wanted:
             return ""
@@ -138,7 +140,7 @@ class _Reader(Cursor):
                 if not self.mark("]"):
                     self.fail(f"expected ',' or ']' in {field.name}")
         elif field.name in message:
-            self.fail(f"there are two fields {field.name}", at)
+            self.fail(f"the field {field.name} is given twice", at)
         else:
             message[field.name] = self.value(field)
 
@@ -162,7 +164,7 @@ class _Reader(Cursor):
             self.fail(f"{found[1][:40]!r} is not a value of {field.name}", found.start(1))
 
     def leave_out(self) -> None:
-        """Leaves out what stands behind the name of a field: a value, a message, or several in brackets."""
+        """Skips the value of an unknown field: a scalar, a message, or a list of these in brackets."""
         self.mark(":")
         brackets = bool(self.mark("["))
         while not (brackets and self.mark("]")):
@@ -187,13 +189,13 @@ class _Reader(Cursor):
         return b"".join(parts)
 
     def unknown(self, message: dict[str, Any], number: int, at: int) -> None:
-        """A field under its number: bytes, a number, or four or eight bytes in hexadecimal."""
+        """Reads a field that is given by its number: a string, a number, or 4 or 8 bytes in hexadecimal."""
         if not self.mark(":") or not 0 < number < 1 << 29:
             self.fail("expected the number of a field, with ':' after it", at)
         if (found := self.match(_VALUE)) is not None:
             text = found[1]
             if not re.fullmatch(r"-?\d{1,20}|0x(?:[0-9a-f]{8}){1,2}", text):
-                self.fail(f"{text[:40]!r} is not a value of a field under its number", found.start(1))
+                self.fail(f"{text[:40]!r} is not a value for a field given by its number", found.start(1))
             fixed = bytes.fromhex(text[2:])[::-1] if text.startswith("0x") else b""
             wire = {0: 0, 4: 5, 8: 1}[len(fixed)]
             behind = fixed or number_bytes(int(text))

@@ -1,4 +1,4 @@
-"""Shapes, layouts and literals as messages."""
+"""Converts shapes, layouts and literals to messages and back."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from axla.text.shapes import parse_shape
 
 Proto = dict[str, Any]
 COMBINED = -(1 << 63)
-"""The size of a tile's dimension that stands for several, * in a text."""
+"""The size of a tile's dimension that combines several dimensions (`*` in HLO text)."""
 
 _LEVELS = {"D": "DIM_DENSE", "C": "DIM_COMPRESSED", "S": "DIM_SINGLETON", "H": "DIM_LOOSE_COMPRESSED"}
 _LETTERS = {level: letter for letter, level in _LEVELS.items()}
 
-# Layout field -> field of the message, where one is the other; `tail_padding` is 1 where nothing is said.
+# field of Layout -> field of the message, if the values are the same
 _LAYOUT = {
     "element_bits": "element_size_in_bits",
     "memory_space": "memory_space",
@@ -30,15 +30,17 @@ _TYPES = {"index_type": "index_primitive_type", "pointer_type": "pointer_primiti
 
 
 class ShapeReader:
-    """Messages as shapes. One message, one shape: the wire reader gives equal shapes as one dict."""
+    """Converts messages to shapes. Each message is converted once; the wire reader returns equal messages as
+    one dict.
+    """
 
     def __init__(self) -> None:
         self._known: dict[int, tuple[Proto, AnyShape]] = {}
 
     def shape(self, message: Proto | None) -> AnyShape:
-        """The shape of a message ShapeProto."""
+        """Converts a ShapeProto message to a shape."""
         if message is None:
-            raise ParseError("there is no shape")
+            raise ParseError("the shape is missing")
         known = self._known.get(id(message))
         if known is not None:
             return known[1]
@@ -46,7 +48,7 @@ class ShapeReader:
             shape = self._shape(message)
         except ShapeError as error:
             raise ParseError(error.message) from None
-        self._known[id(message)] = (message, shape)  # the message, so that its identity is not used again
+        self._known[id(message)] = (message, shape)  # kept alive, so that its id is not reused
         return shape
 
     def _shape(self, message: Proto) -> AnyShape:
@@ -61,7 +63,7 @@ class ShapeReader:
         if kind == "BUFFER":
             array = self.shape(parts[0]) if len(parts) == 1 else None
             if not isinstance(array, Shape):
-                raise ParseError("a shape of type BUFFER has one element, an array")
+                raise ParseError("a shape of type BUFFER must have one element, an array")
             return BufferShape(array)
         dims = message.get("dimensions", [])
         layout = message.get("layout")
@@ -99,13 +101,13 @@ class ShapeReader:
         return Layout(tuple(message.get("minor_to_major", ())), **fields)
 
     def program_shape(self, message: Proto) -> ProgramShape:
-        """The shape of a message ProgramShapeProto."""
+        """Converts a ProgramShapeProto message to a program shape."""
         parameters = tuple(self.shape(p) for p in message.get("parameters", ()))
         return ProgramShape(parameters, self.shape(message.get("result")))
 
 
 def dtype_of(kind: str | int) -> DType:
-    """The element type of an array, from the name of the enumeration's value."""
+    """The element type for the name of an enumeration value, such as F32; ParseError for other values."""
     found = BY_NAME.get(str(kind).lower())
     if found is None:
         raise ParseError(f"{kind} is not an element type of an array")
@@ -113,13 +115,13 @@ def dtype_of(kind: str | int) -> DType:
 
 
 class ShapeWriter:
-    """Shapes as messages; one for each shape."""
+    """Converts shapes to messages. Equal shapes get the same dict."""
 
     def __init__(self) -> None:
         self._known: dict[AnyShape, Proto] = {}
 
     def shape(self, shape: AnyShape) -> Proto:
-        """The message ShapeProto of a shape."""
+        """Converts a shape to a ShapeProto message."""
         known = self._known.get(shape)
         if known is None:
             known = self._known[shape] = self._shape(shape)
@@ -162,7 +164,7 @@ class ShapeWriter:
         return message
 
     def program_shape(self, shape: ProgramShape) -> Proto:
-        """The message ProgramShapeProto of a program shape."""
+        """Converts a program shape to a ProgramShapeProto message."""
         return {
             "parameters": [self.shape(p) for p in shape.parameters],
             "result": self.shape(shape.result),
@@ -170,26 +172,26 @@ class ShapeWriter:
         }
 
 
-# Literals. An array's elements stand in the order of its layout, each type in a field of its own.
+# Literals. The elements of an array are in the order of its layout, in the field for their type.
 
 
 def read_literal(message: Proto, shape_of: Callable[[Proto | None], AnyShape]) -> Literal:
-    """The value of a LiteralProto; ParseError where values and shape do not fit."""
+    """Converts a LiteralProto message to a literal. ParseError if the values do not fit the shape."""
     shape = shape_of(message.get("shape"))
     if isinstance(shape, TupleShape):
         parts = message.get("tuple_literals", [])
         if len(parts) != len(shape.elements):
-            raise ParseError(f"a literal of {shape} has {len(parts)} elements")
+            raise ParseError(f"a literal of {shape} has {len(parts)} elements, wanted {len(shape.elements)}")
         elements = [read_literal(p, shape_of) for p in parts]
         for element, wanted in zip(elements, shape.elements, strict=True):
             if element.shape.logical is not wanted.logical:
-                raise ParseError(f"an element of a literal of {shape} is of {element.shape}")
+                raise ParseError(f"a literal of {shape} has an element of shape {element.shape}")
         return Literal(shape, elements=elements)
     if not isinstance(shape, Shape):
         return Literal(shape)
     flat = _elements(message.get(f"{shape.dtype.name}s", b""), shape.dtype)
     if flat.size != shape.size:
-        raise ParseError(f"a literal of {shape} has {flat.size} elements in the field {shape.dtype.name}s")
+        raise ParseError(f"a literal of {shape} has {flat.size} elements in {shape.dtype.name}s")
     major_to_minor = shape.layout.minor_to_major[::-1]
     try:
         stored = flat.reshape([shape.dims[d] for d in major_to_minor])
@@ -205,23 +207,25 @@ def _elements(found: Any, dtype: DType) -> np.ndarray:
             raise ParseError(f"{len(found)} bytes do not divide into elements of {dtype}")
         if dtype.bits < 8:
             raw = np.frombuffer(found, np.uint8) & np.uint8((1 << dtype.bits) - 1)
-            if dtype.is_signed:  # kept sign-extended
+            if dtype.is_signed:  # stored in 8 bits with sign extension
                 top = np.int8(1 << (dtype.bits - 1))
                 raw = (raw.view(np.int8) ^ top) - top
             return raw.view(dtype.numpy)
         return np.frombuffer(found, dtype.numpy.newbyteorder("<") if dtype.numpy.isbuiltin else dtype.numpy)
     if dtype.is_complex:
         if found.size % 2:
-            raise ParseError(f"{found.size} numbers are not complex ones")
+            raise ParseError(f"{found.size} numbers, wanted pairs for complex numbers")
         return found.view(dtype.numpy)
     return found.astype(dtype.numpy, copy=False)
 
 
 def literal_message(literal: Literal, shape_message: Callable[[AnyShape], Proto]) -> Proto:
-    """A value as a LiteralProto; UnsupportedError for one whose values were left out."""
+    """Converts a literal to a LiteralProto message. UnsupportedError if its values were left out of the
+    text.
+    """
     shape = literal.shape
     if isinstance(literal, ElidedLiteral):
-        raise UnsupportedError(f"the values of a literal of {shape} were left out: it cannot be written")
+        raise UnsupportedError(f"the values of a literal of {shape} were left out, so it cannot be written")
     message: Proto = {"shape": shape_message(shape)}
     if isinstance(shape, TupleShape):
         message["tuple_literals"] = [literal_message(e, shape_message) for e in literal.elements]

@@ -1,12 +1,12 @@
-"""The wire format: bytes to messages and back, driven by the tables of `schema`.
+"""The wire format: converts bytes to messages and back, with the tables of `schema`.
 
-A message is a dict from field names to values: int, bool, float, str, bytes, the name of an enumeration's
-value (a number where it has none), a message, a list of these, or a NumPy array. Under the key "" are the
-bytes of fields that the table does not have; they are written back as they are. Numbers may be packed or not.
+A message is a dict from field names to values: int, bool, float, str, bytes, the name of an enumeration value
+(a number if it has no name), a message, a list of these, or a NumPy array. The key "" has the bytes of
+unknown fields, which are written again unchanged. Repeated numbers may be packed or not.
 
-Nothing is believed: a length must lie inside what holds it, messages nest at most MAX_DEPTH deep, and what is
-made has at most a fixed multiple of the size of the bytes that it is made of. Equal shapes and equal metadata
-of one input are read once and are one dict, which nobody may change.
+The input is not trusted: a length must not exceed the enclosing message, messages are nested at most
+MAX_DEPTH levels deep, and the memory for the result is at most a fixed multiple of the input. Equal shapes,
+and equal metadata, of one input are read once and share a dict, which must not be changed.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ ARRAY_TYPES = {
     "bool": "?",
 }
 
-# How the bytes behind a tag are read.
+# The ways to read the bytes after a tag.
 _MESSAGE, _INT, _UNSIGNED, _BOOL, _ENUM, _STRING, _BYTES, _F32, _F64, _PACKED, _ARRAY = range(11)
 _HOW = {
     "i32": _INT, "i64": _INT, "u32": _UNSIGNED, "u64": _UNSIGNED, "bool": _BOOL, "enum": _ENUM, "f32": _F32,
@@ -51,7 +51,9 @@ class BadProto(Exception):
 
 
 def decode(data: bytes, name: str | MessageType) -> dict[str, Any]:
-    """The message of type `name` that the bytes are; ParseError with the path of the field and the byte."""
+    """Reads a message of the type `name` from bytes. ParseError, with the path of the field and the byte, for
+    malformed bytes.
+    """
     table = TABLES[name] if isinstance(name, str) else name
     try:
         return _Reader(data).message(0, len(data), table, 0)
@@ -66,7 +68,7 @@ class _Reader:
         self.shared: dict[tuple[str, bytes], dict[str, Any]] = {}
 
     def message(self, pos: int, end: int, table: MessageType, depth: int) -> dict[str, Any]:
-        """The message between two offsets."""
+        """Reads the message between the offsets `pos` and `end`."""
         if depth > MAX_DEPTH:
             raise BadProto(f"messages are nested more than {MAX_DEPTH} levels deep", pos)
         message: dict[str, Any] = {}
@@ -88,7 +90,7 @@ class _Reader:
                 if wire == _LENGTH:
                     length, pos = varint(data, pos, end)
                     if length > end - pos:
-                        raise BadProto(f"{length} bytes are announced, {end - pos} are left", begin)
+                        raise BadProto(f"the length is {length} bytes, but {end - pos} bytes are left", begin)
                     value = self.delimited(pos, pos + length, field, how, depth, message)
                     pos += length
                 elif wire == _VARINT:
@@ -112,7 +114,9 @@ class _Reader:
         return message
 
     def delimited(self, pos: int, end: int, field: Field, how: int, depth: int, outer: dict[str, Any]) -> Any:
-        """The value of a field that says its length; None for packed numbers, which are added to `outer`."""
+        """Reads a field that begins with its length, between `pos` and `end`. Returns its value; None for
+        packed numbers, which are appended to `outer`.
+        """
         if how == _MESSAGE:
             return self._inner(pos, end, field, depth, outer)
         if how == _STRING:
@@ -128,15 +132,15 @@ class _Reader:
         table = field.message
         assert table is not None
         if not field.repeated and field.name in outer:
-            # Allowed, and the two would have to be merged. Nobody writes it.
-            raise BadProto("it is given twice", pos)
+            # Protobuf allows this and merges the two messages, but no known writer does it.
+            raise BadProto("the field is given twice", pos)
         if table.name not in SHARED:
             return self.message(pos, end, table, depth + 1)
         key = (table.name, self.data[pos:end])
         found = self.shared.get(key)
         if found is None:
             found = self.message(pos, end, table, depth + 1)
-            if depth <= 6:  # what is nested more deeply is not kept, so that keys have at most as many bytes
+            if depth <= 6:  # deeper messages are not shared, which limits the memory for keys
                 self.shared[key] = found
         return found
 
@@ -145,7 +149,7 @@ _NOT_THERE: tuple[Any, int] = (None, 0)
 
 
 def _fill(table: MessageType) -> dict[int, tuple[Field, int]]:
-    """The table by tags: a repeated number may be packed, or not."""
+    """Fills and returns the table of fields by tag. A repeated number has two tags: packed and not."""
     for number, field in table.by_number.items():
         wire = _WIRE.get(field.scalar, _VARINT)
         table.by_tag[number << 3 | wire] = (field, _HOW[field.scalar])
@@ -155,7 +159,9 @@ def _fill(table: MessageType) -> dict[int, tuple[Field, int]]:
 
 
 def varint(data: bytes, pos: int, end: int) -> tuple[int, int]:
-    """A number in groups of seven bits, and the offset behind it; BadProto."""
+    """Reads a number in groups of seven bits. Returns (number, offset after it). BadProto for an invalid
+    one.
+    """
     value = shift = 0
     while pos < end:
         byte = data[pos]
@@ -170,10 +176,10 @@ def varint(data: bytes, pos: int, end: int) -> tuple[int, int]:
 
 
 def _skipped(data: bytes, tag: int, pos: int, end: int) -> int:
-    """The offset behind a field that the table does not have."""
+    """The offset after a field that the table does not have."""
     number, wire = tag >> 3, tag & 7
     if number == 0 or number >> 29:
-        raise BadProto(f"there is no field number {number}", pos - 1)
+        raise BadProto(f"the field number {number} is not valid", pos - 1)
     if wire == _VARINT:
         return varint(data, pos, end)[1]
     if wire == _LENGTH:
@@ -183,15 +189,15 @@ def _skipped(data: bytes, tag: int, pos: int, end: int) -> int:
     else:
         raise BadProto(f"field {number} is of wire type {wire}, which protobuf does not define", pos)
     if length > end - pos:
-        raise BadProto(f"field {number} takes {length} bytes, {end - pos} are left", pos)
+        raise BadProto(f"field {number} has {length} bytes, but {end - pos} bytes are left", pos)
     return pos + length
 
 
 def _fixed(data: bytes, pos: int, end: int, field: Field) -> tuple[Any, int]:
-    """A float of four or eight bytes, and the offset behind it."""
+    """Reads a float of 4 or 8 bytes. Returns (number, offset after it)."""
     size = 4 if field.scalar == "f32" else 8
     if size > end - pos:
-        raise BadProto(f"{size} bytes are wanted, {end - pos} are left", pos)
+        raise BadProto(f"a number of {size} bytes is wanted, but {end - pos} bytes are left", pos)
     if field.array:
         return np.frombuffer(data, ARRAY_TYPES[field.scalar], 1, pos), pos + size
     return struct.unpack_from("<f" if size == 4 else "<d", data, pos)[0], pos + size
@@ -212,14 +218,14 @@ def _plain(value: int, field: Field) -> Any:
 
 
 def _unpacked(data: bytes, pos: int, end: int, field: Field) -> list[Any]:
-    """Packed numbers as a list."""
+    """Reads packed numbers as a list."""
     if field.scalar in ("f32", "f64"):
         return _array(data, pos, end, field).tolist()
     if field.scalar in ("i64", "i32", "u32", "u64") and data[pos:end].isascii():
-        return list(data[pos:end])  # every byte a number: sizes and dimension numbers mostly are
+        return list(data[pos:end])  # each byte is a number, as most sizes and dimensions are
     if end - pos > 100:
         values = _varints(data, pos, end).tolist()
-    else:  # fewer are read one by one, more quickly
+    else:  # reading a few one by one is faster
         values = []
         while pos < end:
             value, pos = varint(data, pos, end)
@@ -228,7 +234,7 @@ def _unpacked(data: bytes, pos: int, end: int, field: Field) -> list[Any]:
 
 
 def _array(data: bytes, pos: int, end: int, field: Field) -> np.ndarray:
-    """Packed numbers as an array."""
+    """Reads packed numbers as an array."""
     kind = np.dtype(ARRAY_TYPES[field.scalar])
     if kind.kind != "f":
         return _varints(data, pos, end).astype(kind)
@@ -238,7 +244,7 @@ def _array(data: bytes, pos: int, end: int, field: Field) -> np.ndarray:
 
 
 def _varints(data: bytes, pos: int, end: int) -> np.ndarray:
-    """Numbers of one to ten bytes, all at once."""
+    """Reads packed numbers of one to ten bytes, all at once."""
     raw = np.frombuffer(data, np.uint8, end - pos, pos)
     if not raw.size or raw.max() < 128:
         return raw.astype(np.uint64)
@@ -263,7 +269,7 @@ def _joined(parts: Any, field: Field) -> np.ndarray:
 
 
 def unknown_fields(data: bytes) -> list[tuple[int, int, Any]]:
-    """The fields of a message of any type: number, wire type, and bytes or a number."""
+    """Reads the fields of a message of unknown type: (number, wire type, bytes or a number) of each."""
     found, pos, end = [], 0, len(data)
     try:
         while pos < end:
@@ -283,13 +289,13 @@ def unknown_fields(data: bytes) -> list[tuple[int, int, Any]]:
 
 
 def encode(message: dict[str, Any], name: str | MessageType) -> bytes:
-    """The bytes of a message of type `name`."""
+    """The bytes of a message of the type `name`."""
     return bytes(_Writer().message(message, TABLES[name] if isinstance(name, str) else name))
 
 
 class _Writer:
     def __init__(self) -> None:
-        self.shared: dict[int, bytes] = {}  # by identity: the message that is written keeps its parts
+        self.shared: dict[int, bytes] = {}  # by id of the dict, which the message keeps alive
 
     def message(self, message: dict[str, Any], table: MessageType) -> bytearray:
         out = bytearray()
@@ -329,7 +335,7 @@ _SMALL = tuple(bytes([n]) for n in range(128))
 
 
 def number_bytes(value: int) -> bytes:
-    """A number as bytes of seven bits."""
+    """A number in groups of seven bits, as bytes."""
     if 0 <= value < 128:
         return _SMALL[value]
     if not -(1 << 63) <= value < 1 << 64:
@@ -344,7 +350,7 @@ def number_bytes(value: int) -> bytes:
 
 
 def _scalar(value: Any, field: Field) -> bytes:
-    """A field that is not packed, with its tag."""
+    """The bytes of a field that is not packed, with its tag."""
     tag, kind = field.number << 3, field.scalar
     if kind in ("str", "bytes"):
         raw = value.encode("utf-8", "surrogateescape") if isinstance(value, str) else value
@@ -377,7 +383,7 @@ def _packed(values: Any, field: Field) -> bytes:
 
 
 def _packed_varints(values: np.ndarray) -> bytes:
-    """Numbers of one to ten bytes, all at once."""
+    """The bytes of packed numbers of one to ten bytes each, all at once."""
     if not values.size or values.max() < 128:
         return values.astype(np.uint8).tobytes()
     lengths = np.ones(values.size, np.int64)

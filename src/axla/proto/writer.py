@@ -1,4 +1,4 @@
-"""Module -> HloModuleProto."""
+"""Converts a Module to an HloModuleProto."""
 
 from __future__ import annotations
 
@@ -26,9 +26,11 @@ _TABLES = ("FileNames", "FunctionNames", "FileLocations", "StackFrames")
 
 
 def module_message(module: Module) -> Proto:
-    """The module as an HloModuleProto. UnsupportedError for what the format cannot say."""
+    """Converts a module to an HloModuleProto. UnsupportedError for values that the format cannot
+    represent.
+    """
     if not module.has_entry:
-        message = f"to_proto: module {module.name} has no entry computation, or sizes not known yet"
+        message = f"to_proto: module {module.name} has no entry computation, or has unknown sizes"
         raise InvalidArgument(message)
     return _Writer(module).message()
 
@@ -39,7 +41,7 @@ class _Writer:
         self.shapes = ShapeWriter()
         self.around = Around(self.shapes)
         self.numbers = {c: n for n, c in enumerate(module.computations)}
-        # As XLA numbers them: the computation above, the place in it below.
+        # Numbered as by XLA: the computation in the upper 32 bits, the instruction's index in the lower ones.
         self.ids = {
             inst: n << 32 | place
             for c, n in self.numbers.items()
@@ -141,7 +143,7 @@ class _Writer:
             called += value if isinstance(value, tuple) else () if value is None else (value,)
         for computation in called:
             if computation not in self.numbers:
-                raise InternalError(f"proto: {inst!r} calls {computation.name}, which is of another module")
+                raise InternalError(f"proto: {inst!r} calls {computation.name}, which is in another module")
         message["called_computation_ids"] = [self.numbers[c] for c in called]
 
     def extra(self, extra: Extra, message: Proto) -> None:
@@ -156,12 +158,12 @@ class _Writer:
 
 
 def _there(**fields: Any) -> Proto:
-    """The fields that are not empty."""
+    """Removes fields with empty values."""
     return {name: value for name, value in fields.items() if value}
 
 
 def _map(name: str, entries: Iterable[Proto]) -> Proto:
-    """A message whose only field is a list; nothing for none."""
+    """A message whose only field is a list; an empty message for an empty list."""
     return _there(**{name: list(entries)})
 
 
@@ -177,7 +179,7 @@ def _alias(alias: Any) -> Proto:
 
 
 def _own_config(module: Module) -> Proto:
-    """The fields of a header that HloModuleProto has no fields for."""
+    """The attributes of the module's header that HloModuleProto has no fields for."""
     counts = {name: getattr(module.config, name) for name in ("replica_count", "num_partitions")}
     message: Proto = {name: count for name, count in counts.items() if count != 1}
     for name, text in module.config.more:
@@ -189,7 +191,7 @@ def _own_config(module: Module) -> Proto:
 
 
 def recovery_message(text: str) -> Proto:
-    """The recovery table of a header, whose modules are texts in it, as a message."""
+    """Converts the recovery table of a header, in which modules are quoted texts, to a message."""
     from axla.proto.extras import ENTRY, array_message
     from axla.text.lexer import HloCursor
     from axla.text.parser import parse_hlo
@@ -201,7 +203,7 @@ def recovery_message(text: str) -> Proto:
         for side in ("old", "new"):
             found = cursor.match(ENTRY)
             if found is None:
-                raise UnsupportedError("origin_recovery_table cannot be written as a proto")
+                raise UnsupportedError("origin_recovery_table is malformed and cannot be written as a proto")
             if found[1] is not None:
                 entry[f"{side}_original_array"] = array_message(found)
             if side == "old":

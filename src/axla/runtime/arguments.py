@@ -1,7 +1,8 @@
-"""The slow part of a call: arguments that native code did not accept, and failed runs.
+"""The slow path of a call: converts arguments that native code did not accept, and raises the errors of
+failed runs.
 
-Native code accepts an Array or an aligned C-contiguous NumPy array with exactly the parameter's shape and
-type. Everything else comes here: it is converted and passed again, or named in an InvalidArgument.
+Native code accepts an Array, or an aligned C-contiguous NumPy array, of exactly the parameter's shape and
+type. Other arguments are converted here and the call is repeated, or they are refused with InvalidArgument.
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ _KINDS = {bool: "?", int: "iuf", float: "f", complex: "c"}
 
 
 class LoadedProgram(Protocol):
-    """The interface of a loaded program that calls need; its class is in `program.py`, a higher module."""
+    """The part of a loaded program that calls need. The class itself is in `program.py`, which imports this
+    module.
+    """
 
     interface: Interface
     native: Native
@@ -35,14 +38,16 @@ class LoadedProgram(Protocol):
 
 @cache
 def install(native: Native) -> None:
-    """Registers the two functions of this module with native code."""
+    """Registers `slow_call` and `failed_call` with native code."""
     native.keep(slow_call=slow_call, failed_call=failed_call)
 
 
 def slow_call(
     call: Any, loaded: LoadedProgram, flag: int, keywords: tuple[str, ...] | None, *arguments: object
 ) -> Any:
-    """Waits for the turn of the run, or converts the arguments, and calls again."""
+    """Called by native code when it cannot run a program. Converts the arguments, waits until the run may
+    begin, and calls the program again. `flag` is the address of a cancel flag, or 0.
+    """
     interface = loaded.interface
     if keywords:
         raise InvalidArgument(
@@ -60,8 +65,8 @@ def slow_call(
 def converted(
     interface: Interface, arguments: Sequence[object], number: int = 0, here: bool = True
 ) -> list[Array | np.ndarray]:
-    """The arguments of a participant, by its number, in the form that native code accepts; `here`: in host
-    memory. Donated ones that were copied there are deleted.
+    """Converts the arguments of participant `number` to arrays that native code accepts. If `here`, arrays on
+    other devices are copied to host memory; donated ones are then deleted.
     """
     check_count(interface, len(arguments))
     check_donation(interface, arguments, interface.donated)
@@ -79,7 +84,9 @@ def converted(
 
 
 def check_count(interface: Interface, count: int) -> None:
-    """Raises InvalidArgument, with the parameter, unless there are as many arguments as parameters."""
+    """Raises InvalidArgument unless `count` is the number of parameters. The message names a missing
+    parameter.
+    """
     wanted = len(interface.parameters)
     if count == wanted:
         return
@@ -93,8 +100,8 @@ def check_count(interface: Interface, count: int) -> None:
 
 
 def check_donation(interface: Interface, arguments: Any, donated: set[int]) -> None:
-    """Raises InvalidArgument where a donated array is passed twice: its memory would be overwritten while it
-    is read.
+    """Raises InvalidArgument if a donated array is passed twice: its memory would be overwritten while it is
+    still read. `donated` has the indices of donated arguments.
     """
     places: dict[int, int] = {}
     for index in sorted(donated):
@@ -110,7 +117,9 @@ def check_donation(interface: Interface, arguments: Any, donated: set[int]) -> N
 
 
 def convert(interface: Interface, index: int, spec: ValueSpec, argument: object) -> Array | np.ndarray:
-    """The argument in the form that native code accepts; with actual sizes, where they are dynamic."""
+    """Converts argument `index` to an array that native code accepts. If the parameter has dynamic
+    dimensions, the array has its actual sizes.
+    """
     shape = spec.shape.logical
     if isinstance(argument, Array):
         if argument.is_deleted:
@@ -123,7 +132,7 @@ def convert(interface: Interface, index: int, spec: ValueSpec, argument: object)
     try:
         value = np.asarray(argument)
     except (AxlaError, TypeError, ValueError, OverflowError) as error:
-        raise InvalidArgument(f"{_where(interface, index)}: not an array that axla reads: {error}") from error
+        raise InvalidArgument(f"{_where(interface, index)}: not an array or array-like: {error}") from error
     kinds = _KINDS.get(type(argument), "")
     if shape.dims == value.shape and value.dtype != wanted and _fits(value, wanted, kinds):
         value = value.astype(wanted)
@@ -136,8 +145,8 @@ def convert(interface: Interface, index: int, spec: ValueSpec, argument: object)
 
 
 def _refuse(interface: Interface, index: int, shape: Shape, dims: tuple[int, ...], found: str) -> NoReturn:
-    """Raises InvalidArgument for an argument with another shape; names the dimension that exceeds its
-    bound.
+    """Raises InvalidArgument for an argument of sizes `dims`, shown as `found`, that does not fit `shape`.
+    Names a dimension that exceeds its bound.
     """
     text = f"{_where(interface, index)}: wanted {show(shape)}, found {found}"
     if len(dims) == shape.rank:
@@ -148,7 +157,9 @@ def _refuse(interface: Interface, index: int, shape: Shape, dims: tuple[int, ...
 
 
 def _fits(value: np.ndarray, wanted: np.dtype, kinds: str) -> bool:
-    """Whether a Python scalar, which has no width, can be of the wanted type."""
+    """Whether a Python scalar, given as a NumPy array, can be converted to the wanted type. `kinds` has the
+    NumPy kinds that its Python type may become.
+    """
     if value.dtype.kind not in "biufc" or not kinds:
         return False
     if wanted.kind in "iu":
@@ -158,7 +169,9 @@ def _fits(value: np.ndarray, wanted: np.dtype, kinds: str) -> bool:
 
 
 def _parameter(interface: Interface, index: int) -> str:
-    """A parameter's name; indices of several participants are consecutive."""
+    """Describes the parameter for messages. With several participants, `index` counts the parameters of all
+    of them, one participant after the other.
+    """
     participant, number = divmod(index, len(interface.parameters))
     of = f" of participant {participant}" if participant else ""
     return f"parameter {number} ({interface.parameters[number].name}){of}"
@@ -169,7 +182,10 @@ def _where(interface: Interface, index: int) -> str:
 
 
 def _raise_custom_call(loaded: LoadedProgram, code: int, step: int, detail: int, frame: int) -> None:
-    """Raises the exception of a custom call's function; otherwise one for its error code."""
+    """Raises the exception that a custom call's Python function raised, else one for the error code. `step`
+    is the custom call's number from 1, `frame` the address of the call frame. Returns if another participant
+    caused the error.
+    """
     raised = take_raised(frame)
     if isinstance(raised, RuntimeFailure):
         raised.code, raised.step, raised.detail = code, step, detail
@@ -177,7 +193,7 @@ def _raise_custom_call(loaded: LoadedProgram, code: int, step: int, detail: int,
         raise raised
     function = loaded.interface.functions[step - 1]
     said = code == abi.CUSTOM_CALL or status.class_of_frame(code) is RuntimeFailure
-    if said and function.api != COLLECTIVE:  # which stops with another participant
+    if said and function.api != COLLECTIVE:  # a collective stops when another participant fails
         what = str(function.site) if function.site is not None else f"custom-call {function.name!r}"
         message = f"{loaded.interface.name}: {what}: it returned the error code {code}"
         raise CustomCallFailure(message, code, step, detail)
@@ -186,9 +202,11 @@ def _raise_custom_call(loaded: LoadedProgram, code: int, step: int, detail: int,
 def failed_call(
     loaded: LoadedProgram, code: int, step: int, detail: int, flag: int, frame: int
 ) -> NoReturn:  # fmt: skip
-    """Raises the exception for an error code, of the run with the frame at an address."""
+    """Raises the exception for the error code of a failed run. `flag` is the value of its cancel flag,
+    `frame` the address of its call frame. `step` is the number of a failed custom call, from 1, or 0.
+    """
     if code == abi.CANCELLED and flag:
-        code = flag  # who set the flag knows why
+        code = flag  # the flag has the reason of the cancellation
     interface = loaded.interface
     if step and step <= len(interface.functions):  # a custom call: steps count from 1
         _raise_custom_call(loaded, code, step, detail, frame)

@@ -1,9 +1,10 @@
-"""`axla.Array`: an immutable array in the memory of a device, shared with NumPy and others without copies.
+"""`axla.Array`: an immutable array in the memory of a device. It shares its memory with NumPy and other
+libraries.
 
-`Array` is the class that users see: all behaviour, no fields. Its instances are of a native type derived from
-it, created on first use (`native`), or of `HostArray` where there is no native code. NumPy reads an Array
-through the buffer protocol; element types without a format there (bf16, 8-bit floats, sub-byte types) go
-through `__array__`.
+`Array` is the class that users see; it has all methods, but no fields. Its instances have a native type
+derived from it, which is created at its first use (`native`), or, on systems without native code, the type
+`HostArray`. NumPy reads an Array through the buffer protocol, or through `__array__` for element types that
+the protocol has no format for (bf16, 8-bit floats, types narrower than a byte).
 """
 
 from __future__ import annotations
@@ -26,44 +27,46 @@ from axla.runtime.native import array_class, native, why_not
 from axla.runtime.shape_info import ShapeInfo, shape_info
 
 _Record = RECORD.ctypes()
-_FOREVER = 1e9  # seconds from which on a wait has no end
+_FOREVER = 1e9  # a timeout in seconds of at least this is no timeout
 
 maker_of: list[Callable[[int], str]] = []
-"""Says which run makes the record at an address; filled by the queue."""
+"""One function, set by `queue.py`: returns the name of the run that computes the record at an address."""
 
 
 @array_class
 class Array:
-    """An array on a device. Make one with `axla.device_put`; programs return them."""
+    """An immutable array on a device. `axla.device_put` makes one from an array-like; programs return
+    them.
+    """
 
     __slots__ = ()
 
     elsewhere: ClassVar[bool] = False
-    """Whether it lies in memory that code of this machine does not read."""
+    """Whether the memory is not directly readable here: on another device or machine."""
 
     if TYPE_CHECKING:
-        _record: int  # address of the RECORD, 0 when deleted
+        _record: int  # address of the RECORD struct, 0 when deleted
         _info: ShapeInfo
 
     def __new__(cls, *args: object, **kwargs: object) -> Array:
-        """Raises InvalidArgument: arrays are made by `device_put` and by programs."""
+        """Raises InvalidArgument: only `device_put` and programs make arrays."""
         raise InvalidArgument("axla.Array has no constructor: use axla.device_put(array)")
 
-    # Facts.
+    # Properties.
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The dims of the array."""
+        """The sizes of the dimensions."""
         return self._info.dims
 
     @property
     def dtype(self) -> np.dtype:
-        """The NumPy (or ml_dtypes) type."""
+        """The element type, as a NumPy or ml_dtypes type."""
         return self._info.dtype
 
     @property
     def xla_shape(self) -> Shape:
-        """The shape as an `axla.Shape`."""
+        """The shape as an `axla.Shape`, which includes the element type."""
         return self._info.shape
 
     @property
@@ -78,12 +81,12 @@ class Array:
 
     @property
     def nbytes(self) -> int:
-        """The bytes that the elements take."""
+        """The total bytes of the elements."""
         return self._info.bytes
 
     @property
     def itemsize(self) -> int:
-        """The bytes of an element."""
+        """The bytes of one element."""
         return self._info.dtype.itemsize
 
     @property
@@ -93,38 +96,40 @@ class Array:
 
     @property
     def is_deleted(self) -> bool:
-        """Whether the memory was released, by `delete` or by donating the array to a program."""
+        """Whether `delete` was called or the array was donated to a program, so that it cannot be read."""
         return not self._record
 
     def _head(self, what: str) -> Any:
-        """The native record; `what` is used in the InvalidArgument for a deleted array."""
+        """Returns the native record of the array. InvalidArgument if the array is deleted; `what` names the
+        caller.
+        """
         record = self._record
         if not record:
             raise InvalidArgument(f"{what}: {self._text()} was deleted or donated")
         return _Record.from_address(record)
 
     def _hold(self, what: str) -> int:
-        """The record with an additional reference, which the caller releases, since other threads may delete
-        the array.
+        """Returns the address of the record after adding a reference to it. The reference protects it from
+        deletion by other threads; the caller must release it.
         """
         return native().array_hold(self, 0) or self._head(what)
 
     def _text(self) -> str:
         return f"Array {show(self._info.shape)}"
 
-    # Life.
+    # Waiting and deletion.
 
     def is_ready(self) -> bool:
-        """Whether the run that computes the array has ended, successfully or not: reading it does not
-        wait.
+        """Whether the run that computes the array has ended, successfully or not, so that reading the array
+        does not wait.
         """
         head = self._head("is_ready")
         return head is None or head.ready > PENDING
 
     def block_until_ready(self, timeout: float | None = None) -> Array:
-        """Waits until the array is computed; returns it. Raises the error of the run that computes it, and
-        DeadlineExceeded, which names the run, after `timeout` seconds (None: no limit); the run continues. An
-        exception from a signal handler, as for Ctrl-C, cancels the run.
+        """Waits until the array is computed, and returns it. Raises the error of the run that computes it,
+        or, after `timeout` seconds, DeadlineExceeded, while the run continues. An exception from a signal
+        handler, as for Ctrl-C, cancels the run.
         """
         limit = _FOREVER if timeout is None else max(timeout, 0)
         until = time.monotonic_ns() + int(limit * 1e9) if limit < _FOREVER else 0
@@ -138,13 +143,13 @@ class Array:
         return self
 
     def delete(self) -> None:
-        """Deletes the array; its memory is freed as soon as no view and no running program uses it."""
+        """Deletes the array. Its memory is freed once no view and no running program uses it."""
         native().array_delete(self)
 
     # Contents.
 
     def to_numpy(self) -> np.ndarray:
-        """The contents as a read-only NumPy array over the same memory."""
+        """Returns a read-only NumPy array that shares the memory of this array."""
         self._head("to_numpy")
         why = why_no_array(self._info.shape)
         if why is not None:
@@ -157,7 +162,7 @@ class Array:
         view = self.to_numpy()
         if dtype is not None and np.dtype(dtype) != view.dtype:
             if copy is False:
-                raise ValueError(f"{self._text()} to {dtype} needs a copy, which copy=False forbids")
+                raise ValueError(f"converting {self._text()} to {dtype} needs a copy, found copy=False")
             return view.astype(dtype)
         return view.copy() if copy else view
 
@@ -165,16 +170,16 @@ class Array:
     def __array_interface__(self) -> dict[str, object]:
         head = self._head("__array_interface__")
         if not self._info.has_format or why_no_array(self._info.shape) is not None:
-            raise AttributeError("__array_interface__")  # NumPy then asks __array__
+            raise AttributeError("__array_interface__")  # NumPy then calls __array__
         try:
             self.block_until_ready()
         except Cancelled as error:
             if error.code != INTERRUPTED:
                 raise
-            # In a wait for the buffer; NumPy has dropped what the handler of the signal raised.
+            # Interrupted while waiting for the buffer. NumPy drops the signal handler's exception.
             raise KeyboardInterrupt from error
-        # Whoever asks keeps this object, but need not tell when it is done: the memory stays until the object
-        # goes.
+        # The reader keeps this object alive, but does not say when it stops reading. So the memory is kept
+        # until this object is freed.
         _retain(self)
         return {
             "version": 3,
@@ -214,7 +219,7 @@ class Array:
 
     def __len__(self) -> int:
         if not self._info.dims:
-            raise TypeError("len() of an array without dimensions")
+            raise TypeError("len() of an array of rank 0")
         return self._info.dims[0]
 
     def __repr__(self) -> str:
@@ -231,7 +236,7 @@ class Array:
 
 
 def _of_numpy(name: str) -> Callable[..., Any]:
-    """A method of Array that calls NumPy's method of this name; the result is NumPy's."""
+    """Makes a method of Array that calls NumPy's method of the same name. Its results are NumPy arrays."""
 
     def method(self: Array, *arguments: Any, **options: Any) -> Any:
         return getattr(self.to_numpy(), name)(*arguments, **options)
@@ -240,7 +245,7 @@ def _of_numpy(name: str) -> Callable[..., Any]:
     return method
 
 
-# What is computed one by one, outside a compiled program, is NumPy's work.
+# Operations outside of a compiled program are computed by NumPy.
 _BINARY = "add sub mul truediv floordiv mod divmod pow matmul and or xor lshift rshift"
 _OTHERS = "eq ne lt le gt ge neg pos abs invert iter getitem float int bool complex index"
 _METHODS = (
@@ -256,7 +261,9 @@ for _name in ("T", "real", "imag"):
 
 
 class _Pinned:
-    """The bytes of an array for NumPy: holds a reference to the record as long as it lives."""
+    """Exposes the bytes of an array to NumPy. It holds a reference to the array's record until it is
+    freed.
+    """
 
     def __init__(self, array: Array) -> None:
         self._native, self._record, self._array = native(), 0, array
@@ -275,24 +282,28 @@ class _Pinned:
 
 
 def give_back(array: Array, record: int) -> None:
-    """Returns a record to the array from which it was taken."""
+    """Returns a donated record to its array, which can then be read again. `record` is the record's
+    address.
+    """
     c.c_void_p.from_address(id(array) + ARRAY.offset("record")).value = record
 
 
 def _retain(array: Array) -> None:
-    """Keeps the memory alive as long as the object, even if the array is deleted or donated."""
+    """Keeps the memory of an array until the Array object is freed, even if the array is deleted or
+    donated.
+    """
     slot = c.c_void_p.from_address(id(array) + ARRAY.offset("retained"))
     if not slot.value:
         slot.value = array._hold("__array_interface__")
 
 
 class HostArray(Array):
-    """An array where there is no native code, which holds a NumPy array."""
+    """An array on systems without native code. It holds a NumPy array."""
 
     __slots__ = ("_info", "_values")
 
     def __new__(cls, values: np.ndarray) -> HostArray:
-        """Makes an array of NumPy values, which become read-only."""
+        """Makes an array that holds `values`, and makes `values` read-only."""
         self = object.__new__(cls)
         values.flags.writeable = False
         self._info = shape_info(Shape(dtypes.from_numpy(values.dtype), values.shape))
@@ -305,7 +316,7 @@ class HostArray(Array):
 
     @property
     def device(self) -> int:
-        """0, the only device."""
+        """Returns 0, the ordinal of the only device."""
         return 0
 
     def _head(self, what: str) -> Any:
@@ -314,16 +325,16 @@ class HostArray(Array):
         return self._values
 
     def block_until_ready(self, timeout: float | None = None) -> HostArray:
-        """Returns the array, which is always ready; InvalidArgument when it is deleted."""
+        """Returns the array, which is always ready. InvalidArgument if it is deleted."""
         self._head("block_until_ready")
         return self
 
     def delete(self) -> None:
-        """Drops the values; the array cannot be read any more."""
+        """Drops the values, so that the array cannot be read any more."""
         self._values = None
 
     def to_numpy(self) -> np.ndarray:
-        """Returns the values, read-only, without a copy."""
+        """Returns the values as a read-only NumPy array, without a copy."""
         return self._head("to_numpy")
 
     @property
@@ -335,9 +346,9 @@ class HostArray(Array):
 
 
 class DistantArray(Array):
-    """An array that is not in this process's memory, on a device or a server. Reading copies it here, once.
-    `place` says where it is, and releases it when it is no longer referenced; `run` computes it: it has
-    `name`, `is_done()` and `wait(timeout)`. Subclasses define `_read`.
+    """An array outside of this process's memory, on a device or a server. The first read copies its values
+    here. `place` identifies its memory there, and frees it when no longer referenced. `run` is the run that
+    computes it; it has `name`, `is_done()` and `wait(timeout)`. Subclasses define `_read`.
     """
 
     __slots__ = ("_info", "_place", "_ordinal", "_values", "_run", "__weakref__")
@@ -345,14 +356,16 @@ class DistantArray(Array):
     elsewhere: ClassVar[bool] = True
 
     def __new__(cls, shape: Shape, place: Any, ordinal: int, run: Any = None) -> Self:
-        """Makes an array of a shape at a place on the device with this ordinal."""
+        """Makes an array of a shape, with memory `place` on the device of this ordinal. `run` computes it, if
+        it is not ready yet.
+        """
         self = object.__new__(cls)
         self._info, self._place, self._ordinal, self._values = shape_info(shape), place, ordinal, None
         self._run = run
         return self
 
     def _read(self, place: Any, values: np.ndarray) -> None:
-        """Copies the array to this process."""
+        """Copies the elements of the array in memory `place` to `values`."""
         raise NotImplementedError
 
     @property
@@ -361,7 +374,7 @@ class DistantArray(Array):
 
     @property
     def device(self) -> int:
-        """The ordinal of the device that holds the array; InvalidArgument when it is deleted."""
+        """The ordinal of the device that holds the array. InvalidArgument if it is deleted."""
         self._head("device")
         return self._ordinal
 
@@ -371,12 +384,12 @@ class DistantArray(Array):
         return self._place
 
     def is_ready(self) -> bool:
-        """Whether the run that makes the array has ended, well or not."""
+        """Whether the run that computes the array has ended, successfully or not."""
         self._head("is_ready")
         return self._run is None or self._run.is_done()
 
     def block_until_ready(self, timeout: float | None = None) -> Self:
-        """Waits until the run that makes the array has ended; DeadlineExceeded after `timeout` seconds."""
+        """Waits until the run that computes the array has ended. DeadlineExceeded after `timeout` seconds."""
         self._head("block_until_ready")
         run = self._run
         if run is not None and not run.wait(timeout):
@@ -384,11 +397,11 @@ class DistantArray(Array):
         return self
 
     def delete(self) -> None:
-        """Gives up the place of the array and the copy of its values."""
+        """Drops the references to the remote memory and to the local copy of the values."""
         self._place = self._values = None
 
     def to_numpy(self) -> np.ndarray:
-        """Returns the values, read-only; they are copied here at the first read."""
+        """Returns the values as a read-only NumPy array. The first call copies them to this process."""
         place = self._head("to_numpy")
         why = why_no_array(self._info.shape)
         if why is not None:
@@ -409,7 +422,9 @@ class DistantArray(Array):
 
 
 def new_array(shape: Shape, device: int = 0) -> tuple[Array, np.ndarray]:
-    """An array with contents still to be written, and its memory, for exclusive use."""
+    """Returns (an array with undefined contents, its memory as a NumPy array). The caller writes the contents
+    before others use the array.
+    """
     if why_not() is not None:
         values = np.empty(shape.dims, shape.dtype.numpy)
         return HostArray(values.view()), values
@@ -425,7 +440,9 @@ def new_array(shape: Shape, device: int = 0) -> tuple[Array, np.ndarray]:
 
 
 def device_put(array: Any, device: int = 0) -> Array:
-    """A copy of an array-like (NumPy array, scalar, nested list, another Array) on a device."""
+    """Copies an array-like (NumPy array, scalar, nested list, another Array) to a device, given by its
+    ordinal.
+    """
     try:
         source = array.to_numpy() if isinstance(array, Array) else np.asarray(array)
         dtype = dtypes.from_numpy(source.dtype)

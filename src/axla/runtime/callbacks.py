@@ -1,5 +1,5 @@
-"""Python functions at addresses that compiled programs call; their exceptions are kept until the run has
-stopped.
+"""Makes Python functions callable from compiled programs. An exception of such a function is stored until the
+run has stopped.
 """
 
 from __future__ import annotations
@@ -18,23 +18,27 @@ _CALLBACK = c.CFUNCTYPE(
 FRAME: Any = abi.FRAME.ctypes()
 
 grids: WeakValueDictionary[int, Any] = WeakValueDictionary()
-"""The runs of several participants (`axla.runtime.grid`), by their numbers."""
+"""The runs of several participants (`axla.runtime.grid`), by their run ids."""
 
 raised: dict[int, BaseException] = {}
-"""The exceptions that callbacks raised last, by the address of the run's frame."""
+"""The last exception of a callback in each run, by the address of the run's call frame."""
 
 
 class Stopped(Cancelled):
-    """Raised when the run was to stop while a call waited; `code` is the reason."""
+    """Raised in a callback that was waiting when its run was cancelled. `code` is the reason."""
 
 
 def take_raised(frame: int) -> BaseException | None:
-    """The exception of the custom call that just failed in a run, once; None for a native function."""
+    """Removes and returns the stored exception of the custom call that just failed in the run with this call
+    frame. None if that was a native function.
+    """
     return raised.pop(frame, None)
 
 
 def callback(function: Callable[[int, Any, Any], int]) -> tuple[int, Any]:
-    """The address of a function of a frame, operands and results; its exceptions are kept for the run."""
+    """Returns (address, owner) of a C function that calls `function(frame, operands, results)`. The address
+    is valid while the owner is referenced. Exceptions are stored for the run.
+    """
 
     def called(frame: int, ins: Any, outs: Any, opaque: int, length: int) -> int:
         try:
@@ -44,7 +48,7 @@ def callback(function: Callable[[int, Any, Any], int]) -> tuple[int, Any]:
         except BaseException as error:  # noqa: BLE001  (C code cannot pass it on)
             raised[frame] = error
             grid = grids.get(FRAME.from_address(frame).run_id)
-            if grid is not None:  # before others are stopped
+            if grid is not None:  # before the error code stops the other participants
                 grid.failed(error)
             return abi.CUSTOM_CALL
 

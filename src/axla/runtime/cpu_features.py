@@ -1,5 +1,5 @@
-"""Checks whether this machine has the instructions that code was compiled for, by asking the system, not
-LLVM.
+"""Checks whether this machine has the instructions that code was compiled for. It asks the operating system,
+so that LLVM need not be loaded.
 """
 
 from __future__ import annotations
@@ -19,22 +19,23 @@ _LEVELS = {
     "x86-64": (), "x86-64-v2": _V2, "x86-64-v3": _V3,
     "x86-64-v4": (*_V3, "avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"),
 }  # fmt: skip
-# LLVM's names of what generated code may use, where Linux has quite another one.
+# LLVM's names of features for which Linux has a different name.
 _NAMES = {"sse3": "pni", "bmi": "bmi1", "lzcnt": "abm", "pclmul": "pclmulqdq"}
 _SAME = frozenset(
     {"ssse3", "popcnt", "bmi2", "f16c", "fma", "fma4", "movbe", "gfni", "vaes", "vpclmulqdq", "adx"}
 )
 _FAMILIES = ("avx", "amx", "sse")
-# Linux has no flags for what all machines have, nor for AVX10.1, which adds no instruction to AVX-512.
+# Linux has no flags for sse and sse2, which all x86-64 machines have, nor for AVX10.1, which adds no
+# instruction to AVX-512.
 _WITHOUT_FLAG = {"sse", "sse2", "avx10.1"}
 
 
 def refuse_foreign(cpu: str, features: Sequence[str], trust_cpu: bool) -> None:
-    """Raises UnsupportedError for code that needs instructions this machine lacks, by LLVM's CPU and
-    features.
+    """Raises UnsupportedError if code needs instructions that this machine lacks. `cpu` and `features` are
+    LLVM's names of what the code was compiled for.
 
-    The features of CPUs other than x86-64 levels and AArch64 are unknown: they must be listed, or the caller
-    vouches for the CPU (`trust_cpu`).
+    For a CPU other than an x86-64 level, or `generic` on AArch64, it is not known which features the name
+    implies. So `features` must list them, or `trust_cpu` must assert that this machine has them.
     """
     listed = [name[1:] for name in features if name.startswith("+")]
     if systems.machine() == "aarch64":
@@ -60,7 +61,7 @@ def _refuse_arm(cpu: str, listed: Sequence[str], trust_cpu: bool) -> None:
 
 def _refuse_unknown(cpu: str) -> NoReturn:
     raise UnsupportedError(
-        f"code for CPU {cpu!r}: whether this machine is one is not known here; trust_cpu=True says it is"
+        f"code for CPU {cpu!r}: cannot check whether this machine has its features; trust_cpu=True asserts it"
     )
 
 
@@ -69,13 +70,13 @@ def _refuse_missing(cpu: str, missing: Sequence[str]) -> NoReturn:
 
 
 def _plain(name: str) -> str:
-    """A name without the punctuation in which Linux and LLVM differ: avx512_vnni and avx512vnni."""
+    """Removes the punctuation in which names of Linux and LLVM differ, as in avx512_vnni and avx512vnni."""
     return re.sub("[-_.]", "", name)
 
 
 @functools.cache
 def _flags() -> frozenset[str]:
-    """The features of this machine in Linux' names."""
+    """The features of this machine, by Linux's names; an empty set on other systems."""
     try:
         text = Path("/proc/cpuinfo").read_text()
     except OSError:

@@ -1,4 +1,4 @@
-"""Arrays over the memory of other libraries, through DLPack, without copies."""
+"""Makes arrays over the memory of other libraries through DLPack, without copies."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ from axla.runtime.shape_info import shape_info
 
 
 def from_dlpack(source: Any) -> Array:
-    """An Array over another library's memory (copied where strided); programs never write to it."""
+    """Makes an Array over the memory of another library's array, which programs never write to. Strided or
+    unaligned arrays are copied.
+    """
     if not hasattr(source, "__dlpack__"):
         raise InvalidArgument(f"from_dlpack: {type(source).__name__} has no __dlpack__ method")
     device = source.__dlpack_device__()
@@ -33,7 +35,7 @@ def from_dlpack(source: Any) -> Array:
         capsule = source.__dlpack__()
     kind = next((k for k, name in capsules.NAMES.items() if capsules.valid(capsule, name)), None)
     if kind is None:
-        raise InvalidArgument("from_dlpack: __dlpack__ gave no unused DLPack capsule")
+        raise InvalidArgument("from_dlpack: __dlpack__ returned no unused DLPack capsule")
     managed = capsules.STRUCTS[kind].from_address(capsules.pointer(capsule, capsules.NAMES[kind]))
     if kind == "versioned" and managed.major != 1:
         raise InvalidArgument(f"from_dlpack: DLPack version {managed.major}, wanted 1")
@@ -71,14 +73,16 @@ def _import(capsule: object, kind: str, managed: Any) -> Array:
 
 
 def _copied(shape: Shape, address: int, given: tuple[int, ...]) -> Array:
-    """A copy of strided memory; the capsule, which is not renamed, frees its tensor."""
+    """Copies an array at `address`; `given` has its strides in elements. The DLPack capsule stays unused, so
+    it frees the memory itself.
+    """
     item = shape.dtype.itemsize
     view = _Strided(address, shape.dims, tuple(s * item for s in given), item)
     return device_put(np.asarray(view).view(np.dtype(f"V{item}")).copy().view(shape.dtype.numpy))
 
 
 class _Strided:
-    """Foreign memory as an array interface for NumPy."""
+    """Exposes foreign memory to NumPy as an array of raw items. `steps` are its strides in bytes."""
 
     def __init__(self, address: int, dims: tuple[int, ...], steps: tuple[int, ...], item: int) -> None:
         data = (address, True)

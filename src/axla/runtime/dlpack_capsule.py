@@ -1,5 +1,5 @@
-"""DLPack capsules, both the legacy form and the versioned one, which can be read-only; and exporting an array
-as one.
+"""DLPack capsules in the legacy form and the versioned form, which can be marked read-only; and the export of
+arrays as capsules.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from axla.runtime.native import native
 CPU, CUDA_HOST = 1, 3
 _READ_ONLY, _IS_COPIED = 1, 2
 
-# DLPack type codes. Sub-byte integers have no code for one element per byte, so they do not travel.
+# DLPack type codes. Integers narrower than a byte have no code for one element per byte, so they cannot be
+# exported.
 _CODES = {"signed": 0, "unsigned": 1, "float": 2, "complex": 5, "pred": 6}
 _SPECIAL = {
     "bf16": 4, "f8e3m4": 7, "f8e4m3": 8, "f8e4m3b11fnuz": 9, "f8e4m3fn": 10, "f8e4m3fnuz": 11, "f8e5m2": 12,
@@ -61,14 +62,16 @@ DTYPES = {_type_code(d): d for d in dtypes.ALL if d.bits >= 8}
 
 
 def export(array: Any, shape: Shape, *, versioned: bool, copied: bool) -> object:
-    """A capsule over the memory of an array, which lives as long as the capsule does."""
+    """Makes a capsule over the memory of an array. The memory is kept as long as the capsule exists. `copied`
+    is whether the array was copied for this export.
+    """
     code, bits = _type_code(shape.dtype)
     n = native()
     kind = "versioned" if versioned else "legacy"
     rank = shape.rank
     struct = STRUCTS[kind]
-    # One block of C memory: the struct, then sizes and strides. Its deleter is native: it needs no
-    # interpreter lock.
+    # One block of C memory: the struct, then sizes and strides. Its deleter is native, so that it can run
+    # without the GIL.
     block = _malloc(c.sizeof(struct) + 16 * rank)
     dims = (c.c_int64 * (2 * rank)).from_address(block + c.sizeof(struct))
     dims[:] = [*shape.dims, *strides(shape.dims)]

@@ -1,8 +1,8 @@
-"""Calls of programs whose parameters or results have dynamic sizes, `f32[<=8]`.
+"""Calls of programs whose parameters or results have dynamic dimensions, such as `f32[<=8]`.
 
-Compiled code has arrays with the maximal sizes, and the actual sizes as extra scalars (`interface.sizes_of`).
-Callers pass and get arrays of the actual sizes: one smaller than its bound is copied to the larger memory,
-and back.
+The compiled code uses arrays of the bounds, and takes the actual sizes as additional scalars
+(`interface.sizes_of`). Callers pass and receive arrays of the actual sizes: an argument smaller than its
+bound is copied to a larger array, and a result is cut.
 """
 
 from __future__ import annotations
@@ -18,14 +18,16 @@ from axla.runtime.array import Array, device_put
 
 
 class DynamicCall:
-    """Replaces the native call of such a program: takes and returns arrays of actual sizes."""
+    """Replaces the native call of a program with dynamic dimensions: accepts and returns arrays of actual
+    sizes.
+    """
 
     __slots__ = ("_call", "_interface", "_put", "_parameter_sizes", "_result_sizes", "_dynamic", "_donated")
 
     def __init__(
         self, call: Any, interface: Interface, put: Callable[[Any, int], Array] = device_put
     ) -> None:
-        """`put` creates an array for results, in their memory."""
+        """`call` is the native call. `put(values, device)` creates the array of a result."""
         self._call = call
         self._interface = interface
         self._put = put
@@ -35,15 +37,17 @@ class DynamicCall:
         self._donated = interface.donated
 
     def __call__(self, *arguments: Any) -> Array | tuple[Array, ...]:
-        """Runs the program with arrays of actual sizes; gives results of actual sizes."""
+        """Runs the program. Arguments and results have their actual sizes."""
         return self._run(self._call, arguments)
 
     def with_flag(self, flag: int, *arguments: Any) -> Array | tuple[Array, ...]:
-        """Runs the program, which stops when the flag at an address is set."""
+        """Runs the program as `__call__` does. It stops when the cancel flag at address `flag` is set."""
         return self._run(lambda *inner: self._call.with_flag(flag, *inner), arguments)
 
     def dispatch(self, loaded: Any, arguments: Sequence[Any], deadline: float | None) -> list[Array]:
-        """Hands the run over, and waits for it if results have sizes known only after the run."""
+        """Puts the run into the device's queue. Waits for its end if the sizes of results are only known
+        then.
+        """
         hand_over = loaded.queue.dispatch
         found = self._run(lambda *inner: hand_over(self._call, loaded, inner, deadline), arguments)
         return [found] if isinstance(found, Array) else list(found)
@@ -51,11 +55,13 @@ class DynamicCall:
     def together(
         self, run: Callable[..., list[list[Array]]], programs: Any, rows: Sequence[Sequence[Any]], *more: Any
     ) -> list[list[Array]]:
-        """The results of `run(programs, rows, *more)`, a run of all participants."""
+        """Calls `run(programs, rows, *more)`, which runs all participants, with arrays of the bounds. `rows`
+        has the arguments of each participant. Returns the results of each.
+        """
         given = [self._bounded(row) for row in rows]
         try:
             found = run(programs, [inner for inner, _ in given], *more)
-        finally:  # what the run took, it took from the caller
+        finally:  # also if the run fails: arguments whose copies it consumed are deleted
             for mine, copy in (pair for _, donated in given for pair in donated):
                 if copy.is_deleted:
                     mine.delete()
@@ -70,9 +76,7 @@ class DynamicCall:
         return tuple(found) if isinstance(self._interface.result_tree, tuple) else found[0]
 
     def _bounded(self, arguments: Sequence[Any]) -> tuple[list[Any], list[tuple[Array, Array]]]:
-        """Arrays of the maximal sizes, followed by actual sizes; donated arrays are replaced by their
-        copies.
-        """
+        """Returns (arrays of the bounds followed by the actual sizes, pairs (donated argument, its copy))."""
         interface = self._interface
         check_count(interface, len(arguments))
         check_donation(interface, arguments, self._donated)
@@ -104,8 +108,8 @@ class DynamicCall:
 
 
 def _padded(array: Array | np.ndarray, bounds: tuple[int, ...]) -> Array:
-    """A copy in memory of the maximal size. Elements beyond the sizes never matter, but are zero, so that
-    runs do not depend on previous contents of memory.
+    """Copies an array to a larger one of the sizes `bounds`. The other elements are zero: they never affect
+    results, but runs should not depend on earlier contents of memory.
     """
     values = array.to_numpy() if isinstance(array, Array) else array
     whole = np.zeros(bounds, values.dtype)

@@ -1,7 +1,7 @@
-"""Handlers of XLA's typed FFI in this process: call frames for the call sites of a program, the state that
-handlers create, the API table, user-registered types.
+"""Calls handlers of XLA's typed FFI: makes the call frames for the call sites of a program, the states that
+handlers create, the table of API functions, and types registered by users.
 
-`codegen/native/ffi.py` has the structs, and the part that runs without Python.
+`codegen/native/ffi.py` has the structs, and the code that runs without Python.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from axla.program import abi
 from axla.runtime.callbacks import FRAME, callback, take_raised
 from axla.runtime.native import native
 
-# The numbers are those of XLA's PrimitiveType, of protos and of the FFI alike.
+# Numbers of element types in XLA's PrimitiveType, which protos and the FFI use.
 _TOKEN = 17
 _DATA_TYPES = {
     "pred": 1, "s8": 2, "s16": 3, "s32": 4, "s64": 5, "u8": 6, "u16": 7, "u32": 8, "u64": 9, "f16": 10,
@@ -38,10 +38,10 @@ _DATA_TYPES = {
 }  # fmt: skip
 _ARRAY, _DICTIONARY, _SCALAR, _STRING = 1, 2, 3, 4  # kinds of attributes
 _BUFFER = 1  # the kind of all operands and results
-_INSTANTIATE, _EXECUTE = 0, 3  # stages; those between are not for CPUs
+_INSTANTIATE, _EXECUTE = 0, 3  # stages; CPUs do not use those between
 _METADATA = 1  # the kind of an extension
-_NEWER = 32  # places for functions of newer versions
-_LARGEST_ARRAY = 1 << 28  # bytes of an attribute: a few characters may stand for any number of elements
+_NEWER = 32  # additional slots in the API table, for functions of newer versions
+_LARGEST_ARRAY = 1 << 28  # bytes; a short text can describe a huge array
 
 _SCALAR_VALUE = abi.structure("XLA_FFI_Scalar", dtype=c.c_int32, value=c.c_void_p)
 _ARRAY_VALUE = abi.structure("XLA_FFI_Array", dtype=c.c_int32, size=c.c_size_t, data=c.c_void_p)
@@ -54,16 +54,18 @@ _HANDLER = c.CFUNCTYPE(c.c_void_p, c.c_void_p)
 _RUN = c.CFUNCTYPE(c.c_int32, c.c_void_p, c.c_void_p, c.c_void_p, c.c_void_p, c.c_int64)
 _DELETER = c.CFUNCTYPE(None, c.c_void_p)
 _FRAME_SIZES = {
-    "struct_size": ffi.CALL_FRAME.offset("future"),  # which is an extension of it
+    "struct_size": ffi.CALL_FRAME.offset("future"),  # fields from `future` on are optional
     "args_struct_size": 40, "rets_struct_size": 40, "attrs_struct_size": ffi.ATTRS.size,
 }  # fmt: skip
 
 
 class HandlerCall:
-    """A handler at one call site of a program. `address` is its entry in the program's function table."""
+    """A handler at one call site of a program. `address` is its entry in the function table of the
+    program.
+    """
 
     def __init__(self, site: CallSite, target: CallTarget, device: int = 0) -> None:
-        """Calls the handler for the stage `instantiate`, if there is one."""
+        """Prepares the call, and calls the handler's stage `instantiate` if it has one."""
         self.site = site
         self._device, self._user_data = device, target.user_data
         self._keep: list[Any] = [target]
@@ -79,7 +81,9 @@ class HandlerCall:
             self._take_state(first)
 
     def run(self, operands: int, results: int) -> None:
-        """One run without a program, for given tables of addresses."""
+        """Calls the handler outside of a program. `operands` and `results` are addresses of tables of
+        pointers.
+        """
         self._run(self._call, operands, results)
 
     def _run(self, call: Any, operands: int | None = None, results: int | None = None) -> None:
@@ -90,14 +94,14 @@ class HandlerCall:
             raise take_raised(at) or CustomCallFailure(f"{self.site}: error code {code}", code)
 
     def _take_state(self, first: Any) -> None:
-        """Keeps the state that the stage `instantiate` has set, and frees it with the program."""
+        """Keeps the state that the stage `instantiate` created, and lets it be freed with this object."""
         self._call.state, self._call.state_type = first.state, first.state_type
         if first.state:
             known = {number: deleter for number, deleter in _types.values()}
             if first.state_type not in known:
                 raise UnsupportedError(
-                    f"{self.site}: its state is of the type {first.state_type}, which was not registered: "
-                    "axla.register_ffi_type makes types known"
+                    f"{self.site}: the type {first.state_type} of the handler's state is not registered: "
+                    "use axla.register_ffi_type"
                 )
             deleter = known[first.state_type]
             if deleter:
@@ -106,7 +110,7 @@ class HandlerCall:
     def _prepared(
         self, handler: int, stage: int, operands: Sequence[AnyShape], results: Sequence[AnyShape]
     ) -> Any:
-        """The CALL of a handler, with its prepared call frame."""
+        """Makes the CALL struct for a handler and a stage, with its call frame."""
         _check_version(self.site, handler)
         leaves = (*operands, *results)
         buffers = ffi.POINTERS + 8 * len(leaves)
@@ -140,11 +144,13 @@ class HandlerCall:
         return call
 
     def _describe(self, buffer: Any, shape: AnyShape) -> None:
-        """An array as a handler sees it, without its address; a token is an array without dimensions."""
+        """Fills an FFI buffer struct for a shape, without its address. A token is described as an array of
+        rank 0.
+        """
         buffer.struct_size, buffer.dtype = ffi.BUFFER.size, _TOKEN
         if isinstance(shape, Shape):
             if shape.dtype.name not in _DATA_TYPES:
-                raise UnsupportedError(f"{self.site}: the FFI has no arrays like {show(shape)}")
+                raise UnsupportedError(f"{self.site}: XLA's FFI has no element type for {show(shape)}")
             dims = (c.c_int64 * max(shape.rank, 1))(*shape.dims)
             self._keep.append(dims)
             buffer.dtype, buffer.rank = _DATA_TYPES[shape.dtype.name], shape.rank
@@ -152,7 +158,7 @@ class HandlerCall:
 
 
 def _reporter(site: CallSite) -> Callable[[int, Any, Any], int]:
-    """The callback that receives an error instead of operands."""
+    """Makes the callback for errors of a handler; it gets the error in place of operands, and raises it."""
 
     def called(frame: int, error: Any, results: Any) -> int:
         status, text = _read_error(c.cast(error, c.c_void_p).value or 0)
@@ -173,7 +179,9 @@ def _read_error(address: int) -> tuple[Status, str]:
 
 
 def _attributes(site: CallSite, keep: list[Any]) -> Any:
-    """The attributes of a call as an FFI dictionary struct; the data that it refers to is kept."""
+    """The attributes of a call as an FFI dictionary struct. `keep` collects the objects whose memory it
+    refers to.
+    """
     try:
         return _dictionary(parse_attributes(site.config), keep)
     except AxlaError as error:
@@ -181,7 +189,7 @@ def _attributes(site: CallSite, keep: list[Any]) -> Any:
 
 
 def _dictionary(values: dict[str, Any], keep: list[Any]) -> Any:
-    names = sorted(values, key=_bytes)  # handlers may search in halves
+    names = sorted(values, key=_bytes)  # sorted, since handlers may use binary search
     spans = [_span(name, keep) for name in names]
     encoded = [_attribute(name, values[name], keep) for name in names]
     lists = (
@@ -194,20 +202,22 @@ def _dictionary(values: dict[str, Any], keep: list[Any]) -> Any:
 
 
 def _attribute(name: str, value: Any, keep: list[Any]) -> tuple[int, Any]:
-    """The kind of an attribute, and the struct with its value."""
+    """Returns (the FFI kind of an attribute, the struct with its value). `keep` collects the objects whose
+    memory it refers to.
+    """
     if isinstance(value, dict):
         kind, made = _DICTIONARY, _dictionary(value, keep)
     elif isinstance(value, str):
         kind, made = _STRING, _span(value, keep)
     elif isinstance(value, list):
         raise UnsupportedError(
-            f"attribute {name!r} is a list, handlers take arrays of one type: array<i64: 1, 2>"
+            f"attribute {name!r} is a list; handlers only take typed arrays such as array<i64: 1, 2>"
         )
     else:
         whole = np.asarray(value)
         if whole.nbytes > _LARGEST_ARRAY:
             raise UnsupportedError(
-                f"attribute {name!r} has {whole.nbytes} bytes, at most {_LARGEST_ARRAY} fit"
+                f"attribute {name!r} has {whole.nbytes} bytes, the limit is {_LARGEST_ARRAY}"
             )
         whole = np.ascontiguousarray(whole)
         keep.append(whole)
@@ -232,18 +242,18 @@ def _span(text: str, keep: list[Any]) -> Any:
     return span
 
 
-# What handlers call.
+# The API functions that handlers call.
 
 
 @cache
 def _addresses() -> dict[str, int]:
-    """The addresses of the emitted functions."""
+    """The addresses of the emitted functions, by name."""
     return native().glue.extended(ffi.emit)
 
 
 @cache
 def _api() -> Any:
-    """The API table: the functions that handlers call."""
+    """The table of API functions that handlers call."""
     rare = {"XLA_FFI_Handler_Register": _register_handler, "XLA_FFI_Type_Register": _register_type}
     at = {name: c.cast(function, c.c_void_p).value for name, function in rare.items()} | _addresses()
     functions = {field.name: at[field.name] for field in ffi.API.fields if field.name.startswith("XLA_FFI_")}
@@ -260,22 +270,24 @@ def _api() -> Any:
 
 
 def _check_version(site: CallSite, handler: int) -> None:
-    """Refuses a handler with another major version of the FFI. Minor versions only add fields to structs,
-    whose sizes a handler checks, and functions to the API table.
+    """Refuses a handler compiled for another major version of the FFI. Minor versions are compatible: they
+    only add functions, and fields to structs whose size handlers check.
     """
     try:
         found = _version(handler)
     except AxlaError as error:
-        raise UnsupportedError(f"{site}: asked for its version, the handler says {error}") from error
+        raise UnsupportedError(f"{site}: the handler failed to report its version: {error}") from error
     if found[0] != ffi.API_VERSION[0] or found < ffi.OLDEST_VERSION:
         versions = (f"{major}.{minor}" for major, minor in (found, ffi.OLDEST_VERSION, ffi.API_VERSION))
-        text = "the handler was compiled for version {} of XLA's FFI, axla has {} to {} and newer minor ones"
+        text = "the handler was compiled for FFI version {}, axla supports {} to {} and newer minor versions"
         raise UnsupportedError(f"{site}: {text.format(*versions)}")
 
 
 @cache
 def _version(handler: int) -> tuple[int, int]:
-    """The FFI version that a handler was compiled for, which it returns when an extension asks."""
+    """Returns the (major, minor) FFI version that the handler at an address was compiled for. A handler
+    returns it when a call frame has the metadata extension.
+    """
     metadata = ffi.METADATA.ctypes()(struct_size=ffi.METADATA.offset("traits") + 4, version_struct_size=24)
     extension = ffi.METADATA_EXTENSION.ctypes()(
         struct_size=ffi.METADATA_EXTENSION.size, type=_METADATA, metadata=c.addressof(metadata)
@@ -292,7 +304,7 @@ def _version(handler: int) -> tuple[int, int]:
 
 
 def _answering(function: Callable[[int], None]) -> Any:
-    """A function of the API in Python; its exceptions become FFI errors."""
+    """Makes an API function of a Python function; its exceptions become FFI errors."""
 
     def called(arguments: int) -> int | None:
         try:
@@ -312,7 +324,7 @@ def _register_handler(arguments: int) -> None:
         (given.name, given.name_len), (given.platform, given.platform_len)
     ))  # fmt: skip
     if platform.lower() not in ("cpu", "host"):
-        raise UnsupportedError(f"handler {name!r} is for platform {platform!r}, there is only 'cpu'")
+        raise UnsupportedError(f"handler {name!r} is for platform {platform!r}, wanted 'cpu'")
     found = {stage: getattr(given, stage) for stage in STAGES}
     register_custom_call(name, {stage: at for stage, at in found.items() if at}, api=FFI)
 
@@ -323,26 +335,26 @@ def _register_type(arguments: int) -> None:
     register_ffi_type(c.string_at(given.name, given.name_len).decode(), given.type_id, given.type_info)
 
 
-# Types. Each has a number, and how an object of it is freed.
+# Types of states: (type id, address of the deleter) by name.
 
 _types: dict[str, tuple[int, int]] = {}
-_numbers = itertools.count(1 << 32)  # apart from those that an XLA in this process may give the same types
+_numbers = itertools.count(1 << 32)  # far from ids that XLA may assign in this process
 _lock = locks.new_lock()
 
 
 def register_ffi_type(name: str, type_id: Any, type_info: Any = None) -> None:
-    """Registers a type of handlers' states. `type_id` is the address of its XLA_FFI_TypeId, as an int, a
-    PyCapsule or a ctypes object, which gets a number unless it has one; `type_info` that of its
-    XLA_FFI_TypeInfo, which says how states are freed.
+    """Registers a type of states of handlers. `type_id` is the address of its XLA_FFI_TypeId, as an int, a
+    PyCapsule or a ctypes object; an id of 0 is replaced by a new one. `type_info` is the address of its
+    XLA_FFI_TypeInfo, whose deleter frees states.
     """
     where, places = f"register_ffi_type({name!r})", (address_of(type_id), address_of(type_info))
     if not places[0] or (type_info is not None and not places[1]):
-        raise InvalidArgument(f"{where}: wanted addresses, found {type_id!r} and {type_info!r}")
+        raise InvalidArgument(f"{where}: wanted two addresses, found {type_id!r}, {type_info!r}")
     identifier = c.c_int64.from_address(places[0])
     deleter = ffi.TYPE_INFO.ctypes().from_address(places[1]).deleter if places[1] else None
     with _lock:
         known = _types.get(name)
         if known is not None and known[0] != identifier.value:
-            raise InvalidArgument(f"{where}: the name is registered already, for type {known[0]}")
+            raise InvalidArgument(f"{where}: the name is already registered for type {known[0]}")
         identifier.value = identifier.value or next(_numbers)
         _types[name] = identifier.value, deleter or 0

@@ -1,9 +1,8 @@
-"""The function table of a loaded program: the functions that its custom calls call, as addresses in this
-process.
+"""Makes the function table of a loaded program: the addresses of the functions that its custom calls call.
 
-A native function is its own address. A Python function gets an address for each of its call sites: a callback
-that makes arrays from addresses, and takes the interpreter lock. Its exception is kept until the program has
-stopped with an error code, and is raised then.
+A native function is called at its own address. A Python function gets an address for each of its call sites,
+that of a callback which makes NumPy arrays of the operands and takes the GIL. If the function raises an
+exception, the program stops with an error code, and the exception is raised then.
 """
 
 from __future__ import annotations
@@ -44,8 +43,8 @@ from axla.runtime.native import native
 def resolve_functions(
     functions: Sequence[TableFunction], given: Mapping[str, int] | None, device: int = 0
 ) -> tuple[list[int], list[Any]]:
-    """The addresses in the function table of a program on a device, and objects that must live as long as
-    they are called.
+    """Returns (addresses for the function table of a program on a device, objects that must exist as long as
+    the functions are called). `given` has addresses that replace functions of a name.
     """
     addresses: list[int] = []
     keep: list[Any] = []
@@ -58,7 +57,9 @@ def resolve_functions(
 
 @cache
 def engine_functions() -> dict[str, int]:
-    """The addresses of this process's engine for collectives, `axla_collective`, and of its parts."""
+    """The addresses of this process's functions for collectives, by name: `axla_collective` and those that it
+    calls.
+    """
     return native().glue.extended(collectives.emit)
 
 
@@ -94,20 +95,20 @@ def _target(function: TableFunction) -> CallTarget:
     found = registered(function.name) or in_libraries(function.name)
     if found is None:
         raise UnsupportedError(
-            f"custom call target {function.name!r} is not known: axla.register_custom_call makes it so"
+            f"custom call target {function.name!r} is not registered: use axla.register_custom_call"
         )
     return found
 
 
 def _caller(call: PythonCall) -> Callable[[int, Any, Any], int]:
-    """The callback for a Python function at one call site."""
+    """Makes the callback for a Python function at one call site."""
     operands, results = call.site.operand_leaves, call.site.result_leaves
     waits = call.function in BUILT_IN.values()
 
     def called(frame: int, ins: Any, outs: Any) -> int:
         if waits:
             _enter(frame)
-        # Copies: the function may keep its arguments, this memory is the program's.
+        # Operands are copied: the function may keep them, but their memory is the program's.
         found = call([
             from_memory_order(_array(ins[n], s).copy(), s) if isinstance(s, Shape) else None
             for n, s in enumerate(operands)
@@ -122,11 +123,13 @@ def _caller(call: PythonCall) -> Callable[[int, Any, Any], int]:
 
 
 device_of: dict[int, int] = {}
-"""The devices of runs of one participant, by their `run_id`, where that is not the first."""
+"""The device of each run of one participant, by `run_id`, if it is not device 0."""
 
 
 def _enter(frame: int) -> None:
-    """Makes the run of a frame known to code called in this thread."""
+    """Sets the participant, device and mailbox of a run in `current`, for functions that are called in this
+    thread.
+    """
     head = FRAME.from_address(frame)
     flag = c.c_int32.from_address(head.cancel) if head.cancel else c.c_int32(0)
 
@@ -134,7 +137,7 @@ def _enter(frame: int) -> None:
 
     def check() -> None:
         if flag.value:
-            raise Stopped("the run was to stop", flag.value)
+            raise Stopped("the run was cancelled", flag.value)
 
     current.check = check
     if grid is None:
@@ -149,14 +152,14 @@ def _enter(frame: int) -> None:
 
 
 def _taken(mailbox: Mailbox, address: Any, where: str) -> Any:
-    """The value that the only participant has sent to itself."""
+    """The value that the only participant of a run sent to itself. Raises RuntimeFailure if there is none."""
     if not mailbox.has(address):
         raise RuntimeFailure(f"the only replica waits {where}")
     return mailbox.take(address, current.check)
 
 
 def _array(address: int | None, shape: AnyShape) -> np.ndarray:
-    """The array at an address, with the dimensions of `shape` in memory order."""
+    """The array at an address; its dimensions are those of `shape` in memory order."""
     dims = [shape.dims[d] for d in reversed(shape.layout.minor_to_major)]
     if not shape.byte_size:
         return np.empty(dims, shape.dtype.numpy)
@@ -166,7 +169,9 @@ def _array(address: int | None, shape: AnyShape) -> np.ndarray:
 
 
 def _reporter(site: CallSite) -> Callable[[int, Any, Any], int]:
-    """The callback that receives a failed status instead of operands."""
+    """Makes the callback for a failed status of a custom call; it gets the status in place of operands, and
+    raises it.
+    """
 
     def called(frame: int, status: Any, outs: Any) -> int:
         address = c.cast(status, c.c_void_p).value

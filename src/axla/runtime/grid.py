@@ -1,4 +1,6 @@
-"""The participants of one run in this process: their shared state, and how the whole run ends."""
+"""The participants of one run that are in this process: their shared state, deadlocks, and the end of the
+run.
+"""
 
 from __future__ import annotations
 
@@ -23,17 +25,17 @@ from axla.runtime.queue import Failure, Task, raised_again
 
 _Collective: Any = COLLECTIVE.ctypes()
 _SHOWN = 8
-"""How many of those that wait for each other a message names."""
+"""The largest number of participants that a message lists."""
 _PLAIN = {NOT_BEGUN: "has not begun", RUNS: "runs", ENDED: "has ended"}
-"""States in which a participant waits for no other one."""
+"""States in which a participant does not wait for another one."""
 _runs = itertools.count(1 << 32)
 launch = locks.new_lock()
-"""Held while the tasks of a run are handed over: all devices start runs in one order."""
+"""Held while the tasks of a run are put into the queues, so that all devices start runs in the same order."""
 
 
 class Grid:
-    """One run of several participants, of one program, or each of its own. Participant p is partition p %
-    partitions of replica p // partitions, and uses the feeds of the p-th of `devices`.
+    """One run of several participants, which run one program or one each. Participant p is partition p %
+    partitions of replica p // partitions, and runs on `devices[p]`.
     """
 
     def __init__(self, replicas: int, partitions: int, devices: Sequence[int]) -> None:
@@ -43,17 +45,17 @@ class Grid:
         self.mailbox = Mailbox()
         self.failure: BaseException | None = None
         self.told: list[Failure] = []
-        """The one failure that the results of all hold."""
+        """Holds at most one failure: the one shared by the results of all participants."""
         self._rendezvous_by_key: dict[RendezvousKey, tuple[Any, Any]] = {}
         self._waits: dict[int, tuple[Any, str]] = {}  # participant -> (address in the mailbox, where)
-        self._here: list[Any] = []  # of each participant in this process: its tables and its program
-        self._seen: Any = None  # at the last look
+        self._here: list[Any] = []  # one per local participant: (keys, PEERS, program)
+        self._seen: Any = None  # the counters at the last call of `look`
         self.states = (c.c_int64 * (replicas * partitions))()
         self.struct: Any = GRID.ctypes()(run_id=self.number, states=c.addressof(self.states))
         grids[self.number] = self
 
     def peers(self, loaded: Any) -> int:
-        """The address of PEERS for a loaded program."""
+        """Returns the address of a PEERS struct for the loaded program of one participant."""
         keys, program = loaded.interface.rendezvous_keys, loaded.block
         table = (c.c_void_p * max(len(keys), 1))(*[self._rendezvous(key) for key in keys])
         number = program.replica * self.partitions + program.partition
@@ -72,14 +74,14 @@ class Grid:
             self._rendezvous_by_key[key] = made, slots
         return c.addressof(self._rendezvous_by_key[key][0])
 
-    # The end of a run.
+    # Failures and the end of a run.
 
     def stop(self, code: int) -> None:
-        """Stops the run of all participants; the first reason counts."""
+        """Stops all participants. `code` is the reason; that of an earlier call is kept."""
         self.struct.stop = self.struct.stop or code
 
     def failed(self, error: BaseException) -> BaseException:
-        """Records the error of a participant; the first failure is the failure of the run."""
+        """Records the error of a participant, and returns the error of the run: the first one recorded."""
         if self.failure is None:
             self.failure = self._clash() if self.struct.clash else error
             self.mailbox.failed(self.failure)
@@ -87,9 +89,7 @@ class Grid:
         return self.failure
 
     def _clash(self) -> CollectiveFailure:
-        """An error about participants of a rendezvous that run different collectives; None if there is none.
-        Their programs have not ended.
-        """
+        """Makes the error about participants that meet in a rendezvous with different collectives."""
         rendezvous, (_, slots) = list(self._rendezvous_by_key.items())[self.struct.clash - 1]
         found: dict[int, str] = {}
         for member, slot in zip(rendezvous.members, slots, strict=True):
@@ -100,7 +100,7 @@ class Grid:
         return CollectiveFailure(message, abi.COLLECTIVE)
 
     def wait(self, tasks: Sequence[Task]) -> None:
-        """Waits until no task is left. Raises the failure of the run, if it failed."""
+        """Waits until all tasks have ended. Raises the error of the run if it failed."""
         try:
             for task in tasks:
                 while task.is_left():
@@ -117,11 +117,11 @@ class Grid:
                 failure()
             raise raised_again(self.failure)
 
-    # Who waits for whom.
+    # Deadlocks.
 
     def look(self) -> None:
-        """Stops the run if no participant has made progress since the last call, and all wait in vain or have
-        ended.
+        """Stops the run if it is in a deadlock: no participant has made progress since the last call, and
+        each has ended or waits for something that is missing.
         """
         states, *_ = now = self._moves()
         seen, self._seen = self._seen, now
@@ -133,12 +133,12 @@ class Grid:
             self.stop(abi.COLLECTIVE)
 
     def _moves(self) -> tuple[tuple[int, ...], list[int], int]:
-        """The counters that change when a participant makes progress."""
+        """The counters that change when any participant makes progress."""
         visits = [slot.visits for _, slots in self._rendezvous_by_key.values() for slot in slots]
         return tuple(self.states), visits, self.mailbox.moved
 
     def expire(self, name: str) -> None:
-        """Called before a run is stopped by its deadline, with its name: the failure says what every
+        """Called before a deadline stops a run, which has the name `name`. Records an error with what each
         participant is doing.
         """
         states = tuple(self.states)
@@ -148,7 +148,7 @@ class Grid:
         self.failed(DeadlineExceeded(f"{name}: the deadline passed before its end: {doing}", abi.DEADLINE))
 
     def _doing(self, participant: int, state: int) -> tuple[str, bool]:
-        """Describes a participant's activity, and whether it waits for something that is missing."""
+        """Returns (what a participant is doing, as text; whether it waits for something that is missing)."""
         name = self.name(participant)
         if state in _PLAIN:
             return f"{name} {_PLAIN[state]}", False
@@ -163,12 +163,14 @@ class Grid:
         return name + (f" for {missing}" if absent else ""), bool(absent)
 
     def name(self, participant: int) -> str:
-        """The replica and partition of a participant, for messages."""
+        """Names the replica and partition of a participant, for messages."""
         replica, partition = divmod(participant, self.partitions)
         return f"replica {replica}, partition {partition}"
 
     def receive(self, participant: int, address: Any, where: str, check: Any) -> Any:
-        """Waits for the oldest value sent to an address, and returns it."""
+        """Waits for the oldest value sent to an address, and returns it. `where` is the waiting op for
+        messages; `check` raises an exception if the run is cancelled.
+        """
         self._waits[participant] = address, where
         self.states[participant] = WAITS
 
@@ -179,7 +181,7 @@ class Grid:
 
 
 def _text(slot: Any) -> str:
-    """The collective in which a participant waits, as text."""
+    """The text of the collective whose operands are in a slot of a rendezvous."""
     return c.string_at(slot.collective + _Collective.from_address(slot.collective).text).decode()
 
 
@@ -188,7 +190,7 @@ def _listed(doing: Sequence[tuple[str, bool]]) -> str:
     return "; ".join(text for text, _ in doing[:_SHOWN]) + more
 
 
-# Runs that nobody waits for: one thread looks after all of them, as long as there are any.
+# Asynchronous runs. One thread looks for deadlocks in all of them, as long as there are any.
 
 _watched: list[tuple[Grid, Sequence[Task]]] = []
 if hasattr(os, "register_at_fork"):  # Windows does not fork
@@ -196,7 +198,7 @@ if hasattr(os, "register_at_fork"):  # Windows does not fork
 
 
 def watch(grid: Grid, tasks: Sequence[Task]) -> None:
-    """Watches a run until it has ended."""
+    """Looks for deadlocks in a run, in another thread, until the run has ended."""
     with launch:
         _watched.append((grid, tasks))
         if len(_watched) == 1:

@@ -1,7 +1,8 @@
-"""Runs a library that was compiled ahead of time, on this machine, without the compiler: `axla.aot.load`.
+"""Loads and runs a library that was compiled ahead of time for this machine, without the compiler:
+`axla.aot.load`.
 
-Reads `P.json`, the objects and the weights in a folder, and checks them against each other before anything is
-linked. Needs NumPy, but no LLVM.
+It reads the library's manifest `P.json`, objects and weights from a folder, and checks that they belong
+together before it links anything. It needs NumPy, but no LLVM.
 """
 
 from __future__ import annotations
@@ -28,10 +29,11 @@ __all__ = ["LoadedFunction", "LoadedLibrary", "load"]
 
 
 def load(path: str | os.PathLike[str], *, trust_cpu: bool = False) -> LoadedLibrary:
-    """The library in a folder that `axla compile` wrote, or of its P.json, for this machine.
+    """Loads a library for this machine. `path` is the folder that `axla compile` wrote, or the P.json in
+    it.
 
-    InvalidArgument for files that are damaged or do not belong together, UnsupportedError for those of
-    another machine. `trust_cpu` asserts that this machine has the features of the CPU it was compiled for.
+    Raises InvalidArgument for files that are damaged or do not belong together, UnsupportedError for those of
+    another machine. `trust_cpu` asserts that this machine has the features of the CPU in the manifest.
     """
     file = _manifest_path(Path(path))
     manifest = read_manifest(file)
@@ -41,7 +43,7 @@ def load(path: str | os.PathLike[str], *, trust_cpu: bool = False) -> LoadedLibr
         raise UnsupportedError(f"{file}: compiled for {target.triple}; objects for {here} can be loaded")
     if manifest.externals:
         names = ", ".join(manifest.externals)
-        raise UnsupportedError(f"{file}: the library calls {names}, which a linker has to put beside it")
+        raise UnsupportedError(f"{file}: the library calls {names}, so only a linker can use it")
     refuse_foreign(target.cpu, target.features, trust_cpu)
     images = [(facts.file, _checked(file.parent, facts)) for facts in manifest.objects]
     weights = _weights(file.parent, manifest)
@@ -54,7 +56,7 @@ def _manifest_path(path: Path) -> Path:
         return path
     found = sorted(path.glob("*.json"))
     if len(found) != 1:
-        raise InvalidArgument(f"{path}: {len(found)} .json files, wanted the one of the library")
+        raise InvalidArgument(f"{path}: found {len(found)} .json files, wanted only the library's")
     return found[0]
 
 
@@ -70,7 +72,9 @@ def _checked(folder: Path, facts: ObjectFacts) -> bytes:
 
 
 def _weights(folder: Path, manifest: Manifest) -> np.ndarray | None:
-    """The constants in a side file, in memory aligned to 64."""
+    """The constants from the weights file, in 64-byte-aligned memory; None if the constants are in an object
+    file.
+    """
     if not manifest.weights_file:
         return None
     path = folder / manifest.weights_file
@@ -79,14 +83,14 @@ def _weights(folder: Path, manifest: Manifest) -> np.ndarray | None:
     if len(data) != wanted.bytes or digest_of(data) != wanted.digest:
         raise InvalidArgument(f"{path}: not the weights of {manifest.name} (another size or digest)")
     if metadata.get("library") != manifest.name or not entries:
-        raise InvalidArgument(f"{path}: weights of {metadata.get('library')!r}, wanted {manifest.name!r}")
+        raise InvalidArgument(f"{path}: weights for {metadata.get('library')!r}, wanted {manifest.name!r}")
     return data
 
 
 def digest_of(data: np.ndarray | bytes | memoryview) -> str:
-    """A 64-bit checksum, as text, to detect damaged data. The length is a multiple of 8.
+    """A 64-bit checksum of data, as 16 hexadecimal digits. The data must have a multiple of 8 bytes.
 
-    The sum of all words, each mixed with its number; the C loader computes the same.
+    It is the sum of all 64-bit words, each mixed with its index. The C loader computes the same checksum.
     """
     words = np.frombuffer(data, "<u8")
     total, block = 0, 1 << 17
@@ -102,8 +106,8 @@ _ODD, _MIX = 0x9E3779B97F4A7C15, 0xD6E8FEB86659FD93
 
 
 class LoadedLibrary:
-    """The loaded functions. With one function, or with one for each of several numbers of rows, the library
-    can be called like a function.
+    """A loaded library: its functions by symbol. It can be called like a function if it has a single one, or
+    variants of one for several batch sizes (numbers of rows).
     """
 
     def __init__(self, manifest: Manifest, image: Image, weights: np.ndarray | None) -> None:
@@ -116,30 +120,32 @@ class LoadedLibrary:
         return f"<library {self.name}: {', '.join(self.functions)}>"
 
     def __getitem__(self, name: str) -> LoadedFunction:
-        """A function by its symbol, or by the part of it after the library's name."""
+        """A function by its symbol, or by the part of the symbol after the library's name."""
         for key in (name, f"{self.manifest.prefix}_{name}"):
             if key in self.functions:
                 return self.functions[key]
         raise InvalidArgument(f"{self.name} has no function {name!r}; {choices(self.functions, name)}")
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
-        """Calls the only function, or the one for as many rows as the first argument has. InvalidArgument
-        where there is none for that number of rows.
+        """Calls the only function, or the variant for the number of rows of the first argument.
+        InvalidArgument if there is no such variant.
         """
         if len(self.functions) == 1:
             return next(iter(self.functions.values()))(*arguments, **named)
         first = next(iter((*arguments, *named.values())), None)
         rows = np.shape(first)[0] if first is not None and np.ndim(first) else 0
         if rows not in self._batches:
-            wanted = f"rows: {', '.join(map(str, self._batches))}" if self._batches else "choose one by name"
-            raise InvalidArgument(f"{self.name}: a call with {rows} rows; {wanted}")
+            wanted = ", ".join(map(str, self._batches)) if self._batches else "a choice of function by name"
+            raise InvalidArgument(f"{self.name}: found a call with {rows} rows, wanted {wanted}")
         return self._batches[rows](*arguments, **named)
 
 
 class LoadedFunction:
-    """A compiled function. Called with arrays, by position or name, it returns an array, or a tuple of them.
+    """A compiled function. It is called with arrays, by position or name, and returns an array, or a tuple of
+    several.
 
-    Variables are not arguments: they are kept here, initially zero, and runs that write them do not overlap.
+    Variables are not arguments: their values are kept in this object, zeros at first. A lock prevents runs
+    that write them from overlapping.
     """
 
     def __init__(self, facts: FunctionFacts, image: Image, weights: np.ndarray | None) -> None:
@@ -147,7 +153,7 @@ class LoadedFunction:
         self.arguments = tuple(v for v in facts.arguments if v.role is Role.ARGUMENT)
         self.results = facts.results
         self.variables = {v.name: _zeros(v) for v in facts.arguments if v.role is not Role.ARGUMENT}
-        self._image = image  # the code stays as long as somebody can call it
+        self._image = image  # keeps the code in memory
         self._weights = weights
         written = any(v.role is Role.VARIABLE for v in facts.arguments)
         self._lock = locks.new_lock() if written else nullcontext()
@@ -164,14 +170,14 @@ class LoadedFunction:
         return f"<function {self.name}({arguments}) -> ({', '.join(map(str, self.results))})>"
 
     def set_variable(self, name: str, value: Any) -> None:
-        """Sets a variable to a copy of a value."""
+        """Sets a variable to a copy of `value`."""
         if name not in self.variables:
             self._refuse(f"no variable {name!r}; {choices(self.variables)}")
         facts = next(v for v in self.facts.arguments if v.name == name)
         self.variables[name][...] = self._array(facts, value)
 
     def load_variables(self, path: str | os.PathLike[str]) -> None:
-        """Sets all variables from a safetensors file, by their names or labels."""
+        """Sets all variables from a safetensors file, which has their names or labels."""
         arrays = read_safetensors(path)
         for facts in self.facts.arguments:
             if facts.role is Role.ARGUMENT:
@@ -182,19 +188,19 @@ class LoadedFunction:
             self.set_variable(facts.name, found)
 
     def run(self, arguments: Mapping[str, Any]) -> dict[str, np.ndarray]:
-        """The results by name, for arguments given by name."""
+        """Runs the function with arguments given by name; returns the results by name."""
         results = self._call(self._ordered((), arguments))
         return {facts.name: array for facts, array in zip(self.results, results, strict=True)}
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
-        """Runs the function; one result comes alone, several as a tuple."""
+        """Runs the function. Returns a single result itself, several as a tuple."""
         results = self._call(self._ordered(arguments, named))
         return results[0] if len(results) == 1 else tuple(results)
 
     def _ordered(self, arguments: tuple[Any, ...], named: Mapping[str, Any]) -> dict[str, np.ndarray]:
         names = [facts.name for facts in self.arguments]
         if len(arguments) > len(names):
-            self._refuse(f"{len(arguments)} arguments, wanted {len(names)}: {', '.join(names)}")
+            self._refuse(f"found {len(arguments)} arguments, wanted {len(names)}: {', '.join(names)}")
         given = dict(zip(names, arguments, strict=False))
         for name, value in named.items():
             if name not in names:

@@ -1,5 +1,7 @@
-"""`P.json` of a compiled library: its writer, and a strict reader that checks everything, and raises
-InvalidArgument. The classes are its tables, with fields in order.
+"""The manifest `P.json` of a compiled library: its writer, and a strict reader.
+
+The dataclasses are the tables of the file, and their fields are in the file's order. The reader checks
+everything and raises InvalidArgument.
 """
 
 from __future__ import annotations
@@ -26,16 +28,16 @@ _Symbol = Annotated[str, re.compile("[A-Za-z][A-Za-z0-9_]*")]
 
 
 class Role(enum.StrEnum):
-    """The role of an argument or result for the caller."""
+    """The use of an argument or result of a function."""
 
     ARGUMENT = "argument"
-    CONSTANT_VARIABLE = "readonly variable"  # kept between calls, only read
+    CONSTANT_VARIABLE = "readonly variable"  # kept between calls; runs only read it
     VARIABLE = "variable"  # kept between calls; a run reads it and writes its new value in place
     RESULT = "result"
 
 
 class Weights(enum.StrEnum):
-    """Where the constants segment is."""
+    """The location of the constants segment."""
 
     OBJECT = "object"  # in name.o
     SEPARATE = "separate"  # in name_weights.o
@@ -44,7 +46,7 @@ class Weights(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ValueFacts:
-    """An argument or result."""
+    """An argument or result of a function: name, element type, sizes, bytes and role."""
 
     name: _Symbol
     label: str
@@ -84,7 +86,7 @@ class TargetFacts:
 
 @dataclass(frozen=True, slots=True)
 class ObjectFacts:
-    """The object file of a library, with its digest."""
+    """An object file of a library: its name, size and digest."""
 
     file: Annotated[str, re.compile(r"[A-Za-z0-9_]+\.o")]
     bytes: int
@@ -93,7 +95,7 @@ class ObjectFacts:
 
 @dataclass(frozen=True, slots=True)
 class TensorFacts:
-    """A tensor in the constants of a library."""
+    """A tensor in the constants of a library: its name, offset in bytes, element type and sizes."""
 
     name: str
     offset: int
@@ -103,7 +105,7 @@ class TensorFacts:
 
 @dataclass(frozen=True, slots=True)
 class ConstantsFacts:
-    """The constants of a library that lie in a file of their own."""
+    """The constants of a library: their total bytes, checksum, and tensors."""
 
     bytes: int
     digest: str
@@ -112,7 +114,9 @@ class ConstantsFacts:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """All that a loader needs. `batches`: [rows, number of the function]."""
+    """The contents of a manifest: all that a loader needs. `batches` has pairs (number of rows, index of the
+    function for it).
+    """
 
     format: str
     name: str
@@ -127,13 +131,13 @@ class Manifest:
     weights_file: Annotated[str, re.compile(r"([A-Za-z0-9_]+\.weights)?")] = ""
 
     def to_json(self) -> str:
-        """The text of the file."""
+        """The text of the manifest file, with its digest."""
         table = _plain(self)
         return json.dumps({**table, "sha256": seal(table)}, indent=1) + "\n"
 
 
 def _plain(value: Any) -> Any:
-    """The value in JSON, without fields that have their default value."""
+    """Converts a value to JSON types. Fields that have their default value are left out."""
     if isinstance(value, DType):
         return value.name
     if isinstance(value, tuple):
@@ -145,7 +149,7 @@ def _plain(value: Any) -> Any:
 
 
 def _read(kind: Any, at: str, value: Any) -> Any:
-    """A value of a field's type, from JSON; `at` names it in errors."""
+    """Converts a JSON value to a field's type `kind`. `at` names the value in errors."""
 
     def checked(holds: object, wanted: str) -> None:
         if not holds:
@@ -174,10 +178,10 @@ def _read(kind: Any, at: str, value: Any) -> Any:
     if kind is str:
         return value
     if get_origin(kind) is Annotated:
-        checked(args[1].fullmatch(value), "which cannot be")
+        checked(args[1].fullmatch(value), "not a valid value")
         return value
     known = BY_NAME if kind is DType else {member.value: member for member in kind}
-    checked(value in known, "which cannot be")
+    checked(value in known, "not a known value")
     return known[value]
 
 
@@ -187,23 +191,21 @@ def _short(value: object) -> str:
 
 
 def seal(table: dict[str, Any]) -> str:
-    """The value required in the field `sha256` of a description, since a damaged size looks like any
-    other.
-    """
+    """The digest of a manifest, for its field `sha256`. With it a reader detects damage."""
     rest = {name: value for name, value in table.items() if name != "sha256"}
     return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
 
 
 def read_manifest(path: Path) -> Manifest:
-    """The manifest in a file; InvalidArgument, with file and field, for an invalid one."""
+    """Reads and checks a manifest file. InvalidArgument, with file and field, for an invalid one."""
     try:
         if path.stat().st_size > _MOST_FILE:
-            raise InvalidArgument(f"{path}: {path.stat().st_size} bytes, too long for a description")
+            raise InvalidArgument(f"{path}: {path.stat().st_size} bytes are too many for a manifest")
         value = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise InvalidArgument(f"{path}: {error.strerror or error}") from error
     except (ValueError, RecursionError) as error:
-        raise InvalidArgument(f"{path}: no JSON: {error}") from error
+        raise InvalidArgument(f"{path}: not JSON: {error}") from error
 
     def check(holds: object, what: str) -> None:
         if not holds:
@@ -212,7 +214,7 @@ def read_manifest(path: Path) -> Manifest:
     check(isinstance(value, dict), f"found {_short(value)}, wanted a table")
     found, seen = value.get("format"), seal(value)
     check(found == FORMAT, f"format {_short(found)}, wanted {FORMAT!r}")
-    check(value.get("sha256") == seen, f"damaged: its SHA-256 is {seen}, not the one that it names")
+    check(value.get("sha256") == seen, f"damaged: its SHA-256 is {seen}, not that in the field sha256")
     manifest: Manifest = _read(Manifest, str(path), value)
     functions, constants = manifest.functions, manifest.constants.bytes
     check(constants % 64 == 0, f"constants of {constants} bytes, wanted a multiple of 64")
@@ -227,8 +229,8 @@ def read_manifest(path: Path) -> Manifest:
             at = f"functions[{k}]: {what}"
             check(len({value.name for value in values}) == len(values), f"{at}: a name is used twice")
             given = {value.role is not Role.RESULT for value in values}
-            check(given <= {what == "arguments"}, f"{at}: a role that they cannot have")
+            check(given <= {what == "arguments"}, f"{at}: one has an invalid role")
             for n, v in enumerate(values):
                 whole = prod(v.dims) * v.dtype.itemsize == v.bytes and len(v.dims) <= 64
-                check(whole, f"{at}[{n}]: {v.bytes} bytes for {v.dtype}{list(v.dims)}")
+                check(whole, f"{at}[{n}]: {v.bytes} bytes do not fit {v.dtype}{list(v.dims)}")
     return manifest

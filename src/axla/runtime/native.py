@@ -1,7 +1,8 @@
-"""The native part of the runtime: the loaded glue, the Python types made from it, threads and limits.
+"""The native part of the runtime: the loaded glue (functions in machine code), the native Python types,
+threads and limits.
 
-`native()` creates it on first use, which loads LLVM if the glue is not cached. Where it cannot be used
-(`why_not`), arrays are plain Python over NumPy and programs cannot be run.
+`native()` creates it at its first use, which loads LLVM unless the glue is in the cache. On systems that do
+not support it (`why_not`), arrays hold NumPy arrays and programs cannot run.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ _MEMBER = structure(
     "PyMemberDef", name=c.c_char_p, type=c.c_int, offset=c.c_ssize_t, flags=c.c_int, doc=c.c_char_p
 )
 _METHOD = structure("PyMethodDef", name=c.c_char_p, function=c.c_void_p, flags=c.c_int, doc=c.c_char_p)
-_keep: list[object] = []  # CPython keeps pointers into member and method tables
+_keep: list[object] = []  # CPython keeps pointers to these tables
 
 
 def _table(kind: Any, rows: list[tuple]) -> int:
@@ -59,18 +60,20 @@ _type_of_spec = python_function("PyType_FromSpecWithBases", c.py_object, c.c_voi
 
 
 def _make_type(name: str, size: int, flags: int, slots: Sequence[tuple[int, int | None]], base: type) -> type:
-    """A heap type with native slots. It is never freed, nor is its code."""
+    """Makes a Python heap type with native slots (slot number, address). Neither the type nor its code is
+    ever freed.
+    """
     rows = (_SLOT * (len(slots) + 1))(*slots)
     spec = _SPEC(name.encode(), size, 0, flags, rows)
     made = _type_of_spec(c.addressof(spec), (base,))
     _keep.extend((rows, spec, made))
     if made.__flags__ & _IS_COLLECTED:
-        raise InternalError(f"{name} became a garbage collected type: its objects have no room for that")
+        raise InternalError(f"type {name} is garbage collected, but its objects have no header for it")
     return made
 
 
 class Native:
-    """Functions of the glue for the rest of the runtime, and the native types."""
+    """The functions of the glue that the runtime calls, and the native types."""
 
     def __init__(self, array_base: type) -> None:
         self.glue = g = glue.load()
@@ -101,7 +104,7 @@ class Native:
         self.queue_hand_over = f("queue_hand_over", c.c_int32, c.c_void_p, c.c_void_p, c.py_object)
         self.task_claim = f("task_claim", c.c_int32, c.c_void_p)
         self.may_run = f("may_run", c.c_int32, c.c_void_p)
-        # Without the interpreter lock.
+        # It runs without the GIL.
         sleep = c.CFUNCTYPE(None, c.c_void_p, c.c_int32)
         self.sleep_briefly = sleep(self.glue.addresses["futex_wait_briefly"])
         self.array_new = f("axla_array_new", c.py_object, c.c_void_p, c.py_object, c.c_void_p)
@@ -112,7 +115,9 @@ class Native:
         self.trim = f("axla_trim", None)
 
     def keep(self, **functions: object) -> None:
-        """Registers Python functions with native code, by the names of its variables."""
+        """Stores Python functions in the glue's variables of these names, so that native code can call
+        them.
+        """
         _keep.append(functions)
         for name, function in functions.items():
             self.glue.variable(name).value = id(function)
@@ -149,16 +154,16 @@ class Native:
         return _make_type("axla.runtime.Callable", CALLABLE.size, flags, slots, object)
 
     def _survive_fork(self) -> None:
-        """Fork handlers: a fork copies only its own thread, so locks must be free then, and the child has no
-        workers.
+        """Registers fork handlers. A fork copies only its own thread. So locks must be free at that moment,
+        and the child has no worker threads.
         """
         at = self.glue.addresses
         HERE.at_fork([at[f"axla_fork_{when}"] for when in ("before", "parent", "child")])
 
 
 def set_num_threads(count: int) -> None:
-    """Sets the number of threads that a parallel loop may use, its caller included; results do not depend on
-    it.
+    """Sets the number of threads, including the caller's, that a parallel loop may use. Results do not depend
+    on it.
     """
     if not isinstance(count, int) or not 1 <= count <= limits.MOST_THREADS:
         raise InvalidArgument(f"set_num_threads: wanted 1 to {limits.MOST_THREADS}, found {count!r}")
@@ -166,7 +171,7 @@ def set_num_threads(count: int) -> None:
 
 
 def num_threads() -> int:
-    """The number of threads that a parallel loop may use."""
+    """The number of threads, including the caller's, that a parallel loop may use."""
     return native().threads.value
 
 
@@ -174,7 +179,7 @@ _array_class: type = object
 
 
 def array_class(cls: type[T]) -> type[T]:
-    """Registers a class as the base of the native type of arrays."""
+    """A decorator: the class becomes the base class of the native type of arrays."""
     global _array_class
     _array_class = cls
     return cls
@@ -185,7 +190,7 @@ _lock = locks.new_lock()
 
 
 def native() -> Native:
-    """The native runtime of this process; UnsupportedError where there is none."""
+    """Returns the native runtime of this process. UnsupportedError if the system does not support it."""
     global _native
     if _native is None:
         with _lock:

@@ -1,5 +1,5 @@
-"""Calls of an executable while a profile is recorded: they run its program with clocks, which the first call
-compiles.
+"""Calls of an executable while a profile is recorded. They run a variant of the program that reads the clock,
+compiled at the first call.
 """
 
 from __future__ import annotations
@@ -19,21 +19,23 @@ from axla.runtime.native import native
 from axla.runtime.program import LoadedProgram
 
 READINGS = Row("profile", "readings of the clock")
-"""The row for the time that the profile itself takes."""
+"""The row for the time that reading the clock takes."""
 
 Timed = Callable[[], tuple[Packed, Sequence[Row]] | None]
 
 
 class ProfiledCall:
-    """Replaces the native call `plain` of a program. `timed` compiles it with clocks, or returns None where
-    it cannot: then calls are measured, but not steps.
+    """Replaces the native call `plain` of a program. `timed` compiles the variant that reads the clock, and
+    returns None if that is not possible. Then only whole calls are measured, not steps.
     """
 
     def __init__(
         self, plain: Any, name: str, backend: str, profile: Profile, timed: Timed,
         places: Sequence[tuple[int, int]],
     ) -> None:  # fmt: skip
-        """`places`: device and number of each participant. The steps of several participants are averaged."""
+        """`places` has (device, number) of each participant. The times of a step are averaged over
+        participants.
+        """
         self.plain, self.name, self.backend = plain, name, backend
         self._profile, self._timed, self._places = profile, timed, places
         self._call: Any = None
@@ -42,17 +44,19 @@ class ProfiledCall:
         self._lock = locks.new_lock()
 
     def __call__(self, *arguments: Any) -> Any:
-        """Runs the program and adds the times of the run to the profile."""
+        """Runs the program, and adds the times of the run to the profile."""
         call, run = self._made()
         return run.measure(call, *arguments)
 
     def with_flag(self, flag: int, *arguments: Any) -> Any:
-        """Runs the program, which stops when the flag at an address is set."""
+        """Runs the program as `__call__` does. It stops when the cancel flag at address `flag` is set."""
         call, run = self._made()
         return run.measure(call.with_flag, flag, *arguments)
 
     def together(self, run: Callable[..., Any], plain: Sequence[LoadedProgram], *arguments: Any) -> Any:
-        """A run of all participants, with their programs with clocks, or the plain ones."""
+        """Calls `run(programs, *arguments)`, which runs all participants. The programs are those that read
+        the clock, or, if there are none, `plain`.
+        """
         _, measured = self._made()
         return measured.measure(run, self.loaded or plain, *arguments)
 
@@ -82,12 +86,13 @@ class ProfiledCall:
 
 
 def without_readings(rows: Sequence[Row], counters: np.ndarray) -> Iterator[tuple[Row, int, int]]:
-    """Rows with nanoseconds and calls; the time for reading the clock is moved to a row of its own.
+    """Yields (row, nanoseconds, calls), and moves the time of reading the clock from each row to a row of its
+    own.
 
-    `counters`, s64[participants, rows + 1, 2], averaged over participants, has nanoseconds and calls of an
-    empty measurement, whose mean is the time of a reading, and of the rows. The mean may exceed the time of a
-    step, if the thread was stopped in a reading: no row loses more than it has, and the total of all rows is
-    unchanged.
+    `counters`, s64[participants, rows + 1, 2], has (nanoseconds, calls), first of an empty measurement, then
+    of each row; the mean over participants is used. The mean time of an empty measurement is that of a
+    reading. If the thread was interrupted in a reading, this time can exceed that of a step: then the row
+    becomes 0. The total of all rows does not change.
     """
     (empty, runs), *found = (counters.sum(0) // len(counters)).tolist()
     reading = empty / max(runs, 1)

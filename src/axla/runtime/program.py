@@ -1,4 +1,6 @@
-"""A program loaded into the process: its code, its constants, and the native description that calls read."""
+"""A program that is loaded into the process: its code, its constants, and the native struct that describes
+it.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ _ADDRESSABLE = 1 << 47
 
 
 class LoadedProgram:
-    """Owns code and constants; freed with the last reference, which every call in progress holds."""
+    """The code and constants of a program in memory. They are freed with the last reference; every call in
+    progress holds one.
+    """
 
     __slots__ = (
         "interface", "native", "address", "_constants", "_image", "infos", "block", "queue", "effects",
@@ -43,7 +47,9 @@ class LoadedProgram:
         participant: int = 0,
         beside: LoadedProgram | None = None,
     ) -> None:
-        """`beside`: a program with the same code, whose image and constants are shared."""
+        """Links the object images, and resolves the functions that the program calls. `beside` is a loaded
+        program with the same code, whose image and constants are shared.
+        """
         self._constants: memoryview | None = None
         self._beside = beside
         self._numbers = divmod(participant, interface.participants[1])
@@ -64,7 +70,7 @@ class LoadedProgram:
         self.address = c.addressof(self.block)
 
     def constants(self) -> memoryview | None:
-        """The constants segment, read only."""
+        """The constants segment as read-only bytes; None if there is none or another program owns it."""
         return self._constants
 
     def _constants_address(self) -> int | None:
@@ -72,19 +78,19 @@ class LoadedProgram:
         return np.frombuffer(held, np.uint8).ctypes.data if held else None
 
     def _place(self, constants: bytes | memoryview) -> memoryview:
-        """The constants themselves, if nothing can change them and they are aligned; else a copy."""
+        """Returns the constants themselves if they are read-only and aligned, else an aligned copy."""
         data = memoryview(constants).cast("B")
         if data.readonly and np.frombuffer(data, np.uint8).ctypes.data % LINE == 0:
             return data
         try:
             placed = aligned_memory(len(data))
         except MemoryError:
-            raise OutOfMemory(f"{self.interface.name}: {len(data)} bytes of constants are missing") from None
+            raise OutOfMemory(f"{self.interface.name}: {len(data)} bytes of constants do not fit") from None
         placed[:] = data
         return placed.toreadonly()
 
     def _describe(self, table: list[int]) -> c.Structure:
-        """Fills the PROGRAM struct."""
+        """Makes the native PROGRAM struct. `table` is the function table."""
         interface, infos = self.interface, self.infos
         parameter_alias = {a.parameter: a.result for a in interface.aliases}
         result_alias = {a.result: a.parameter for a in interface.aliases}
@@ -121,7 +127,7 @@ class LoadedProgram:
 
 
 def _check(interface: Interface, constants: bytes | memoryview | None) -> None:
-    """Refuses an interface that native code could not trust."""
+    """Refuses an interface that is inconsistent, since native code does not check it."""
     name = interface.name
     length = memoryview(constants).nbytes if constants else 0
     if length != interface.constants_bytes:

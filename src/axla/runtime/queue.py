@@ -1,12 +1,12 @@
-"""The queue of a device: asynchronous runs, and the handling of their errors.
+"""The queue of a device: its asynchronous runs and their errors.
 
     (y,) = executable.execute([x], asynchronous=True)    # the run is under way, or waits for its turn
     y.is_ready()
     y.block_until_ready()                                # raises the error of the run
 
-`codegen/native/queue.py` runs them. A run starts when all earlier runs in the queue have ended. A call on its
-caller's thread waits for queued runs of its program; one with effects waits until all queued runs have begun.
-A fork waits for all runs; runs left when the interpreter ends are cancelled.
+`codegen/native/queue.py` starts the runs, each after all earlier runs in the queue have ended. A synchronous
+call waits for the queued runs of its program; if the program has side effects, it waits until all queued runs
+have begun. A fork waits for all runs. Runs that have not ended when the interpreter exits are cancelled.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ from axla.runtime.array import Array, device_put, give_back, maker_of
 from axla.runtime.native import native
 
 _SHORT = 2_000_000
-"""Nanoseconds of a run that is not worth handing over: that takes 40 us, 2 % of it."""
+"""Runs of less than this (in ns) stay on the caller's thread: handing a run over takes 40 us, 2 % of it."""
 
 _FORK_WAIT, _EXIT_WAIT = 5.0, 0.45
-"""Seconds that a fork waits for runs to end, and that the end of the interpreter waits before and after it
-cancels them."""
+"""The seconds that a fork waits for runs to end, and that the exit of the interpreter waits before it cancels
+runs, and after it."""
 
 _ROOM = 32
-"""Runs that may be left in a queue: each has its results in memory already."""
+"""The limit of runs in a queue: each has already allocated its results."""
 
 _log = logging.getLogger("axla")
 _Record: Any = RECORD.ctypes()
@@ -61,8 +61,8 @@ _I32 = c.c_int32
 
 
 class Failure:
-    """The error of an asynchronous run, referenced by all results of the run. Calling it raises the error; if
-    it was never raised, it is logged when the object is freed.
+    """The error of an asynchronous run, shared by all its results. Calling the object raises the error. If
+    that never happens, the error is logged when the object is freed.
     """
 
     __slots__ = ("error", "struct", "_text", "_unread", "__weakref__")
@@ -73,21 +73,22 @@ class Failure:
         self._text = c.create_string_buffer(str(error).encode("utf-8", "replace"))
         at = c.addressof(self._text)
         self.struct: Any = FAILURE.ctypes()(code=status_of(error), size=len(self._text) - 1, text=at)
-        self._unread = not (isinstance(error, Cancelled) and error.code == abi.INTERRUPTED)  # somebody knows
+        # Whoever interrupted the run knows that it failed: this is not logged.
+        self._unread = not (isinstance(error, Cancelled) and error.code == abi.INTERRUPTED)
         _failures.add(self)
 
     def __call__(self) -> NoReturn:
-        """Raises the error, which counts as seen from then on."""
+        """Raises the error. From then on it counts as read, so it is not logged when the object is freed."""
         self._unread = False
         raise raised_again(self.error)
 
     def publish(self, record: int) -> None:
-        """Makes a pending record fail with this error."""
+        """Makes a pending record fail with this error. `record` is its address."""
         _Record.from_address(record).failure = c.addressof(self.struct)
         native().record_publish(record, FAILED, self)
 
     def report(self) -> None:
-        """Logs the error, if it was never read."""
+        """Logs the error if it was never raised."""
         unread, self._unread = self._unread and not self.struct.read, False
         if unread:
             _log.error("a run failed, and nobody read its results: %r", self.error)
@@ -96,10 +97,11 @@ class Failure:
 
 
 def raised_again(error: BaseException) -> BaseException:
-    """A copy of an error for one reader. The error itself would keep the frames of all its readers and their
-    arrays alive, which refer to it, a cycle that no garbage collector sees.
+    """A copy of an error, to be raised for one reader of a result. Raising the error itself would add the
+    frames of every reader to it, which refer to arrays that refer to the error: a cycle that the garbage
+    collector cannot find.
     """
-    with contextlib.suppress(Exception):  # of one that takes other arguments than those it keeps
+    with contextlib.suppress(Exception):  # an exception class may not support copying
         found = copy.copy(error)
         found.__cause__ = error.__cause__
         return found.with_traceback(error.__traceback__)
@@ -107,9 +109,10 @@ def raised_again(error: BaseException) -> BaseException:
 
 
 class Task:
-    """An asynchronous run. Until it has ended it holds its inputs, its results and the code.
+    """An asynchronous run. Until the run has ended, the object keeps its inputs, results and code in
+    memory.
 
-    InvalidArgument for a deleted array, OutOfMemory: in both cases the arguments are unchanged.
+    Raises InvalidArgument for a deleted array, or OutOfMemory; donated arguments are returned then.
     """
 
     def __init__(self, loaded: Any, arguments: Sequence[Array], grid: Any = None) -> None:
@@ -120,7 +123,7 @@ class Task:
         self.records: list[int] = []
         self.timer: threading.Timer | None = None
         self.over = False
-        """Whether it was stopped before its turn."""
+        """Whether the run was stopped before it began."""
         number, device = loaded.block.handed + 1, loaded.queue.device
         self.name = f"run {number} of {loaded.interface.name} on device {device}"
         self.aliases = aliases = {alias.parameter: alias.result for alias in loaded.interface.aliases}
@@ -149,13 +152,13 @@ class Task:
             record.device = loaded.queue.device
 
     def undo(self, arguments: Sequence[Array]) -> None:
-        """Returns the memory of donated arguments, for a run that has no results yet."""
+        """Returns donated arguments to their arrays, if the run cannot be started."""
         for index in self.aliases.keys() & range(len(self.inputs)):
             give_back(arguments[index], self.inputs[index])
             self.inputs[index] = 0
 
     def results(self) -> list[Array]:
-        """The arrays of the results, which now own the memory of donated arguments."""
+        """Makes the arrays of the results, which from now on own the memory of donated arguments."""
         for index, result in self.aliases.items():
             given, record = map(_Record.from_address, (self.inputs[index], self.records[result]))
             if given.address == record.address:
@@ -169,16 +172,18 @@ class Task:
         return found
 
     def _make_results(self, donated: Mapping[int, int]) -> None:
-        """Records for the results: over the memory of a donated array without other references, or a copy."""
+        """Makes the records of the results. One that takes over a donated argument uses its memory, if
+        nothing else refers to that, else a copy.
+        """
         runtime, interface = self.loaded.native, self.loaded.interface
         for result, spec in enumerate(interface.results):
             given = _Record.from_address(donated[result]) if result in donated else None
             record = 0
-            # We hold it, and the run that makes it.
+            # References are held by this task, and by the run that computes the array if it has not ended.
             holders = given.refs % WATCHED if given is not None else 0
             if given is not None and not given.flags and holders == (2 if given.ready <= PENDING else 1):
                 record = runtime.record_over(given.address, spec.bytes)
-                if record:  # until nothing can go wrong any more
+                if record:  # `results` takes the memory over
                     _Record.from_address(record).flags = EXTERNAL
             source = given if not record else None
             self.records.append(record := record or runtime.record_new(spec.bytes))
@@ -186,21 +191,21 @@ class Task:
                 message = f"{interface.name}: out of memory: {spec.bytes} bytes are not available"
                 raise OutOfMemory(message, abi.OUT_OF_MEMORY)
             if source is not None:
-                with contextlib.suppress(Exception):  # of the run that makes it: this one fails likewise
+                with contextlib.suppress(Exception):  # the input's run failed: so will this one
                     runtime.record_wait(donated[result], 0)
                 c.memmove(_Record.from_address(record).address, source.address, spec.bytes)
 
     def fail(self, error: BaseException) -> None:
-        """Fails the results: with the error of a failed input, else with this one."""
-        with _failing:  # who stopped it, and the thread whose turn came: they are not let go in between
+        """Makes the results fail: with the error of a failed input, if there is one, else with `error`."""
+        with _failing:  # against another thread that stops or runs the task
             inputs = [record for record in map(_Record.from_address, self.inputs) if record.ready == FAILED]
             pending = [record for record in self.records if _Record.from_address(record).ready <= PENDING]
             known = [c.cast(record.context, c.py_object).value for record in inputs]
             error = known[0].error if known else error
-            told = self.grid.told if self.grid is not None else []  # all participants fail with the same
+            told = self.grid.told if self.grid is not None else []  # all participants share one failure
             if self.grid is not None:
                 error = self.grid.failed(error)
-            if not pending:  # it was stopped before its turn, or has no results
+            if not pending:  # it was stopped before it began, or has no results
                 return
             failure = next((one for one in [*known, *told] if one.error is error), None) or Failure(
                 error, self.name
@@ -210,12 +215,12 @@ class Task:
                 failure.publish(record)
 
     def is_left(self) -> bool:
-        """Whether the run has neither ended nor been stopped before its turn."""
+        """Whether the run has neither ended nor been stopped before it began."""
         ended = self.struct.ended or self.over
         return not ended and all(_Record.from_address(r).ready <= PENDING for r in self.records)
 
     def stop(self, code: int) -> None:
-        """Sets the cancel flag; a run that has not begun fails now."""
+        """Sets the cancel flag to `code`. A run that has not begun fails at once."""
         grid = self.grid
         if grid is not None and code == abi.DEADLINE:
             grid.expire(self.name)
@@ -225,7 +230,7 @@ class Task:
             self.over = True
 
     def release(self) -> None:
-        """Releases everything except the struct, in which the queue's thread finds the next task."""
+        """Releases everything except the struct, which links to the next task in the queue."""
         if self.timer is not None:
             self.timer.cancel()
         held, self.inputs, self.records = [*self.inputs, *self.records], [], []
@@ -237,24 +242,24 @@ class Task:
 
 
 class Queue:
-    """The queue of a device. It may be used from any thread."""
+    """The queue of a device. All methods can be called from any thread."""
 
     ends = False
-    """Whether the interpreter ends: runs are on their callers' threads then."""
+    """Whether the interpreter is exiting; then runs use their callers' threads."""
 
     def __init__(self, device: int) -> None:
         self.device = device
         self._runtime = native()
         self._lock = locks.new_lock()
-        self._kept: list[Any] = []  # what threads may look at that a fork has left
+        self._kept: list[Any] = []  # what threads of before a fork may still read
         self.struct: Any = QUEUE.ctypes()()
         self.address = c.addressof(self.struct)
         self._reset()
 
     def _reset(self) -> None:
-        """Resets the queue: no thread, and no runs."""
+        """Empties the queue; a new thread is started when needed."""
         self._tasks: list[Task] = []
-        self._before: Any = TASK.ctypes()()  # the task that ended last: the thread finds the next one there
+        self._before: Any = TASK.ctypes()()  # the last ended task; links to the next one
         c.memset(self.address, 0, QUEUE.size)
         self.struct.first = self.struct.last = c.addressof(self._before)
         self._kept += self._tasks, self._before
@@ -266,14 +271,14 @@ class Queue:
     def dispatch(
         self, call: Any, loaded: Any, arguments: Sequence[Any], deadline: float | None
     ) -> list[Array]:
-        """Hands a run over; returns its results. A short run whose inputs are ready is complete when this
-        returns.
+        """Puts a run into the queue and returns its results. A short run whose inputs are ready is executed
+        at once, on this thread.
 
-        Raises InvalidArgument for arguments that do not fit, OutOfMemory, and the errors of a short run;
-        errors of other runs are raised by reading their results.
+        Raises InvalidArgument for arguments that do not fit, OutOfMemory, and the errors of a run executed at
+        once. Errors of other runs are raised when their results are read.
         """
         self.collect()
-        own = self.struct.thread == threading.get_ident()  # a function that a run calls
+        own = self.struct.thread == threading.get_ident()  # called by a function of a run
         if own or self.ends or (deadline is None and self._is_short(loaded, arguments)):
             begin = time.monotonic_ns()
             found = call(*arguments)
@@ -286,17 +291,19 @@ class Queue:
         return results
 
     def hand_over(self, task: Task, deadline: float | None) -> None:
-        """Puts a task into the queue, when there is room. OutOfMemory when there is no thread for it."""
+        """Puts a task into the queue, after waiting while the queue is full. The task stops `deadline`
+        seconds from now. OutOfMemory if the queue's thread cannot be started.
+        """
         self._wait(lambda: len(self) < _ROOM)
         if self.ends:
-            raise Cancelled(f"{task.loaded.interface.name}: the interpreter ends", abi.INTERRUPTED)
+            raise Cancelled(f"{task.loaded.interface.name}: the interpreter is exiting", abi.INTERRUPTED)
         if deadline is not None:
             task.timer = threading.Timer(min(deadline, threading.TIMEOUT_MAX), task.stop, [abi.DEADLINE])
             task.timer.daemon = True
             task.timer.start()
         if self._runtime.queue_hand_over(self.address, c.addressof(task.struct), self._tasks):
             name = task.loaded.interface.name
-            raise OutOfMemory(f"{name}: there is no thread for the queue of the device")
+            raise OutOfMemory(f"{name}: the thread of the device's queue cannot be started")
 
     def _is_short(self, loaded: Any, arguments: Sequence[Any]) -> bool:
         block = loaded.block
@@ -306,14 +313,14 @@ class Queue:
         return short and ready and not loaded.effects
 
     def cancel(self, loaded: Any, code: int = abi.CANCELLED) -> int:
-        """Stops the runs of a program, or all with None; returns their number."""
+        """Stops the runs of a program, or, if `loaded` is None, all runs. Returns their number."""
         found = [t for t in list(self._tasks) if t.is_left() and (loaded is None or t.loaded is loaded)]
         for task in found:
             task.stop(code)
         return len(found)
 
     def collect(self) -> None:
-        """Releases what ended runs held, unless another thread, or this one, is already doing so."""
+        """Releases what the ended runs hold. Does nothing if this is already in progress, in any thread."""
         ended: list[Task] = []
         if not self._lock.acquire(blocking=False):
             return
@@ -327,15 +334,15 @@ class Queue:
             task.release()
 
     def await_turn(self, loaded: Any, flag: int) -> bool:
-        """Waits until a program may run on this thread; returns whether it had to wait. Raises the error of
-        its flag.
+        """Waits until the program may run on this thread; returns whether it had to wait. Raises the error
+        for its cancel flag, at address `flag`, if that is set.
         """
         if self._runtime.may_run(loaded.address):
             return bool(loaded.block.handed or loaded.block.flags & EFFECTS)
         code = _I32.from_address(flag) if flag else _I32(0)
         try:
             self._wait(lambda: self._runtime.may_run(loaded.address) or code.value)
-        except BaseException:  # of a signal's handler
+        except BaseException:  # from a signal handler
             self.cancel(loaded, abi.INTERRUPTED)
             raise
         if code.value:
@@ -343,14 +350,14 @@ class Queue:
         return True
 
     def drain(self, seconds: float = math.inf) -> bool:
-        """Waits until all runs have ended; false after `seconds`."""
+        """Waits until all runs have ended, at most `seconds`; returns whether they have."""
         limit = time.monotonic() + seconds
         if self.struct.thread != threading.get_ident():
             self._wait(lambda: not len(self) or time.monotonic() > limit)
         return not len(self)
 
     def _wait(self, until: Callable[[], object]) -> None:
-        """Waits for a condition that may change with time, or when a run begins or ends."""
+        """Waits until `until()` is true. It is tested when a run begins or ends, and from time to time."""
         while True:
             steps = self.struct.steps
             if until():
@@ -358,7 +365,7 @@ class Queue:
             self._runtime.sleep_briefly(self.address + QUEUE.offset("steps"), steps)
 
     def lose(self) -> None:
-        """Forgets all runs in a forked child; the parent continues them."""
+        """Makes all runs fail in a forked child. In the parent they continue."""
         for task in self._tasks:
             task.loaded.block.ended = task.loaded.block.handed
             if not task.struct.ended:
@@ -372,7 +379,7 @@ _lock, _failing = locks.new_lock(), locks.new_lock(threading.RLock)
 
 
 def queue_of(device: int) -> Queue:
-    """The queue of a device, by its ordinal."""
+    """The queue of a device, given by its ordinal."""
     with _lock:
         if not _queues:
             runtime = native()
@@ -388,7 +395,7 @@ def queue_of(device: int) -> Queue:
 
 
 def own_queue() -> Queue | None:
-    """The queue whose run calls this function on its thread; None otherwise."""
+    """The queue whose run called the code of the current thread; None for other threads."""
     here = threading.get_ident()
     return next((queue for queue in list(_queues.values()) if queue.struct.thread == here), None)
 

@@ -1,7 +1,9 @@
-"""Arrays in safetensors files: `u64 length | JSON header | data`, checked before anything is used.
+"""Reads and writes arrays in safetensors files. A file is the length of the header (u64), the header in JSON,
+and the data.
 
-Element types that the format has no name for (s4, c128, small floats) are written as bytes, U8 with a last
-dimension for wide elements; the metadata entry `axla.dtype.NAME` says what they are.
+Everything in a header is checked before it is used. Element types that the format does not have (s4, c128,
+small floats) are written as U8; elements of several bytes get one more dimension. The metadata entry
+`axla.dtype.NAME` has the element type of such an array.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from axla.core.dtypes import BY_NAME, DType, from_numpy
 from axla.core.errors import InvalidArgument
 
 ALIGNMENT = 64
-"""Of the data section in files that we write, and of what we read into memory."""
+"""The alignment in bytes of the data section in written files, and of the memory that files are read into."""
 
 MOST_HEADER = 100_000_000
 MOST_RANK = 64
@@ -33,13 +35,13 @@ NAMES = {
     "s32": "I32", "u32": "U32", "f32": "F32", "f64": "F64", "s64": "I64", "u64": "U64", "f8e4m3fn": "F8_E4M3",
     "f8e5m2": "F8_E5M2", "f8e8m0fnu": "F8_E8M0", "c64": "C64",
 }  # fmt: skip
-"""HLO's name of an element type -> the format's."""
+"""HLO name of an element type -> safetensors name."""
 _DTYPES = {text: BY_NAME[name] for name, text in NAMES.items()}
 
 
 @dataclass(frozen=True, slots=True)
 class TensorEntry:
-    """An array of a file: [begin, end) in its data."""
+    """An array in a file. Its bytes are [begin, end) of the data section."""
 
     dtype: DType
     dims: tuple[int, ...]
@@ -48,15 +50,15 @@ class TensorEntry:
 
 
 def stored(dtype: DType, dims: tuple[int, ...]) -> tuple[str, tuple[int, ...]]:
-    """The type and the shape that an array has in a file."""
+    """Returns (safetensors type, sizes) with which an array is written to a file."""
     if dtype.name in NAMES:
         return NAMES[dtype.name], dims
     return "U8", (*dims, dtype.itemsize) if dtype.itemsize > 1 else dims
 
 
 def header(entries: Mapping[str, TensorEntry], metadata: Mapping[str, str]) -> bytes:
-    """Length and JSON header of a file whose entries are contiguous; the data then begins at a multiple of
-    64.
+    """The length and the header of a file, whose entries must be contiguous. It is padded so that the data
+    section begins at a multiple of 64 bytes.
     """
     notes = dict(metadata)
     table: dict[str, Any] = {}
@@ -74,7 +76,9 @@ def header(entries: Mapping[str, TensorEntry], metadata: Mapping[str, str]) -> b
 def write_safetensors(
     path: str | os.PathLike[str], arrays: Mapping[str, np.ndarray], metadata: Mapping[str, str] | None = None
 ) -> None:
-    """Writes arrays by name, widest elements first, so that every array is aligned to its elements."""
+    """Writes arrays by name. Those with the widest elements come first, so that every array is aligned to its
+    elements.
+    """
     with open(path, "wb") as file:
         file.writelines(parts_of(arrays, metadata))
 
@@ -82,7 +86,7 @@ def write_safetensors(
 def parts_of(
     arrays: Mapping[str, np.ndarray], metadata: Mapping[str, str] | None = None
 ) -> Iterator[bytes | memoryview]:
-    """The contents of a file with these arrays."""
+    """Yields the contents of a file with these arrays: the header, then the bytes of each array."""
     ready = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
     entries: dict[str, TensorEntry] = {}
     at = 0
@@ -100,16 +104,17 @@ def parts_of(
 
 
 def read_safetensors(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
-    """The arrays in a file by name, in the file's order; they share memory that nothing else uses.
+    """Reads the arrays of a file, by name and in the file's order. They are writable views of one memory
+    block.
 
-    InvalidArgument, with the file's name, for a malformed file.
+    Raises InvalidArgument, with the file's name, for a malformed file.
     """
     data, entries, _ = read_file(path)
     return {name: array_of(data, entry) for name, entry in entries.items()}
 
 
 def array_of(data: np.ndarray, entry: TensorEntry) -> np.ndarray:
-    """The array of an entry: a view of the data where it is aligned, else a copy."""
+    """The array of an entry: a view of the data if it is aligned, else a copy."""
     raw = data[entry.begin : entry.end]
     if raw.ctypes.data % max(entry.dtype.numpy.alignment, 1):
         raw = raw.copy()
@@ -117,14 +122,16 @@ def array_of(data: np.ndarray, entry: TensorEntry) -> np.ndarray:
 
 
 def read_file(path: str | os.PathLike[str]) -> tuple[np.ndarray, dict[str, TensorEntry], dict[str, str]]:
-    """Data (64-byte aligned bytes), entries and metadata of a file; InvalidArgument for a malformed one."""
+    """Returns (data, entries, metadata) of a file. The data is aligned to 64 bytes. InvalidArgument for a
+    malformed file.
+    """
     try:
         with open(path, "rb") as file:
             size = os.fstat(file.fileno()).st_size
             head = file.read(8)
             length = struct.unpack("<Q", head)[0] if len(head) == 8 else 0
             if not 2 <= length <= min(MOST_HEADER, size - 8):
-                _refuse(path, f"a header of {length} bytes in a file of {size}")
+                _refuse(path, f"found a header of {length} bytes in a file of {size} bytes")
             text = file.read(length)
             entries, metadata = parse_header(path, text, size - 8 - length)
             data = aligned(size - 8 - length)
@@ -136,14 +143,16 @@ def read_file(path: str | os.PathLike[str]) -> tuple[np.ndarray, dict[str, Tenso
 
 
 def aligned(size: int) -> np.ndarray:
-    """Memory aligned to 64 bytes."""
+    """Allocates `size` bytes of memory, aligned to 64 bytes."""
     room = np.empty(size + ALIGNMENT, np.uint8)
     start = -room.ctypes.data % ALIGNMENT
     return room[start : start + size]
 
 
 def parse_header(path: object, text: bytes, size: int) -> tuple[dict[str, TensorEntry], dict[str, str]]:
-    """Entries and metadata in the header of a file with `size` bytes of data."""
+    """Returns (entries, metadata) of a header. `size` is the number of bytes in the data section.
+    InvalidArgument, with `path`, for an invalid header.
+    """
 
     def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         found = dict(pairs)
@@ -188,11 +197,11 @@ def _entry(path: object, name: str, row: object, metadata: Mapping[str, str]) ->
     if metadata.get(KIND + name) is not None and text == "U8":
         dtype = BY_NAME.get(metadata[KIND + name])
         if dtype is None or (dtype.itemsize > 1 and dims[-1:] != [dtype.itemsize]):
-            _refuse(path, f"{name!r}: {metadata[KIND + name]!r} of shape {dims} is not an array")
+            _refuse(path, f"{name!r}: metadata {metadata[KIND + name]!r} does not fit shape {dims}")
         dims = dims[:-1] if dtype.itemsize > 1 else dims
     count = prod(dims)
     if count > _MOST_ELEMENTS or offsets[1] - offsets[0] != count * dtype.itemsize:
-        _refuse(path, f"{name!r}: offsets {offsets} are not those of {dtype}{dims}")
+        _refuse(path, f"{name!r}: offsets {offsets} do not fit {dtype}{dims}")
     return TensorEntry(dtype, tuple(dims), *offsets)
 
 

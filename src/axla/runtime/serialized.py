@@ -1,8 +1,8 @@
-"""An executable as bytes: a header, and a payload from its backend.
+"""Converts an executable to bytes and back. The bytes are a header, and a payload that the backend writes.
 
-**Loading runs the machine code inside.** Load only what you made yourself, or what comes from people whom you
-trust to run programs here: `unpack` detects damage and foreign machines, not intent. Readers of programs
-(`axla.parse`, `axla run`) refuse these bytes. They contain no pickle.
+**Loading runs the machine code inside.** Load only bytes that you made yourself, or that come from people
+whom you trust to run programs here: `unpack` detects damage and foreign machines, but not malicious code.
+Readers of programs (`axla.parse`, `axla run`) refuse these bytes. They contain no pickle.
 
     axla-executable 1
   digest of the rest  length of the fingerprint  fingerprint (JSON)  payload
@@ -31,8 +31,9 @@ _DIGEST = 32
 
 @dataclass(frozen=True, slots=True)
 class Fingerprint:
-    """How a program was compiled, and by what. `options`: a CompileOptionsProto, in hexadecimal; `features`:
-    LLVM's. Machine code has a `triple`.
+    """The versions, options and machine with which a program was compiled. `options` is a CompileOptionsProto
+    in hexadecimal; `features` are LLVM's names. `triple`, `cpu` and `features` are empty if the payload has
+    no machine code.
     """
 
     axla: str
@@ -47,27 +48,29 @@ class Fingerprint:
 
     @classmethod
     def of(cls, target: Target | None, backend: str, *more: Any) -> Fingerprint:
-        """The fingerprint of a program compiled in this process; `target` is that of machine code."""
+        """The fingerprint of a program compiled in this process. `target` is the machine that code was
+        generated for; None if there is no machine code. `more` has options, replicas and partitions.
+        """
         machine = (target.triple, target.cpu, tuple(sorted(target.features))) if target is not None else ()
         return cls(*versions(), backend, *more, *machine)
 
 
 def pack(payload: bytes, fingerprint: Fingerprint) -> bytes:
-    """The bytes of an executable, for `unpack`."""
+    """The bytes of an executable, which `unpack` reads."""
     head = json.dumps(asdict(fingerprint)).encode()
     body = len(head).to_bytes(8, "little") + head + payload
     return _HEAD + blake2b(body, digest_size=_DIGEST).digest() + body
 
 
 def unpack(data: bytes) -> tuple[bytes, Fingerprint]:
-    """The payload given to `pack`, and its fingerprint. It may be machine code, which is run when it is
-    loaded.
+    """Returns (payload, fingerprint) that were given to `pack`. The payload may have machine code, which runs
+    when it is loaded.
 
-    InvalidArgument for bytes that are not a complete serialised executable; UnsupportedError for machine code
-    of another axla, LLVM or machine, with what was found and wanted.
+    Raises InvalidArgument for bytes that are not a complete serialised executable, and UnsupportedError for
+    machine code of another version of axla or LLVM, or for another machine.
     """
     if not is_serialized(data):
-        _refuse("these bytes are none")
+        _refuse("the bytes do not begin like one")
     line, _, rest = bytes(data).partition(b"\n")
     if line + b"\n" != _HEAD:
         version = line[len(MAGIC) :][:20].decode("utf-8", "replace")
@@ -84,11 +87,11 @@ def unpack(data: bytes) -> tuple[bytes, Fingerprint]:
             _check(fingerprint)
         return body[8 + length :], fingerprint
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        _refuse(f"its header is not as axla writes it ({error})")
+        _refuse(f"its header is invalid ({error})")
 
 
 def is_serialized(data: object) -> bool:
-    """Whether bytes begin like a serialised executable."""
+    """Whether data begins like the bytes of a serialised executable."""
     return isinstance(data, bytes | bytearray | memoryview) and bytes(data[: len(MAGIC)]) == MAGIC
 
 
@@ -98,7 +101,7 @@ def _refuse(what: str) -> NoReturn:
 
 @functools.cache
 def versions() -> tuple[str, str]:
-    """The versions of axla and llvmlite, without loading llvmlite."""
+    """Returns the versions of (axla, llvmlite), without importing llvmlite."""
     from importlib.metadata import PackageNotFoundError, version
 
     own = sys.modules["axla"].__version__
@@ -111,7 +114,7 @@ def versions() -> tuple[str, str]:
 def _check(found: Fingerprint) -> None:
     for what, value, wanted in zip(("axla", "LLVM"), (found.axla, found.llvm), versions(), strict=True):
         if value != wanted:
-            raise UnsupportedError(f"serialised executable: made by {what} {value}, here is {what} {wanted}")
+            raise UnsupportedError(f"serialised executable: made by {what} {value}, wanted {what} {wanted}")
     if not systems.runs(found.triple):
         here = f"{systems.machine()} {sys.platform}"
         raise UnsupportedError(f"serialised executable: compiled for {found.triple}, this machine is {here}")

@@ -1,4 +1,6 @@
-"""Shapes for native code: a memory block for each shape in use; shapes are compared by address."""
+"""Shapes for native code: each shape in use has one memory block, so that native code compares shapes by
+address.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +14,9 @@ from axla.codegen.native.structs import SHAPE_INFO
 from axla.core import locks
 from axla.core.shape import Shape, strides
 
-# Formats of the buffer protocol in native sizes and order. bf16, the 8-bit floats and sub-byte types have
-# none. C's long has 64 bits on Linux and macOS, 32 on Windows: NumPy knows.
+# Formats of the buffer protocol in native sizes and order. bf16, 8-bit floats and types narrower than a byte
+# have none. C's long has 64 bits on Linux and macOS, but 32 on Windows, so the formats of s64 and u64 come
+# from NumPy.
 _FORMATS = {
     "pred": b"?", "s8": b"b", "u8": b"B", "s16": b"h", "u16": b"H", "s32": b"i", "u32": b"I",
     "s64": np.dtype(np.int64).char.encode(), "u64": np.dtype(np.uint64).char.encode(), "f16": b"e",
@@ -24,12 +27,12 @@ _ELEMENTS = (
     "f8e4m3fnuz s4 u4 token s2 u2 f8e4m3 f8e3m4 f8e8m0fnu f4e2m1fn s1 u1 f6e2m3fn f6e3m2fn"
 )
 ELEMENTS = {name: number for number, name in enumerate(_ELEMENTS.split(), 1)}
-"""Numbers of the element types in the PJRT C API."""
+"""The numbers of element types in the PJRT C API."""
 _Block = SHAPE_INFO.ctypes()
 
 
 class ShapeInfo:
-    """A shape with its native description. `address` is where native code finds it."""
+    """A shape and its native description, which is at `address`."""
 
     __slots__ = (
         "shape", "dims", "dtype", "bytes", "address", "has_format", "element", "_keep",
@@ -37,7 +40,7 @@ class ShapeInfo:
     )  # fmt: skip
 
     def __init__(self, shape: Shape, element: int | None = None) -> None:
-        """`element`: a number other than that of the shape's element type."""
+        """`element` is a PJRT number that replaces that of the shape's element type."""
         rank = len(shape.dims)
         item = shape.dtype.itemsize
         text = _FORMATS.get(shape.dtype.name)
@@ -67,10 +70,10 @@ _infos: weakref.WeakValueDictionary[Shape, ShapeInfo] = weakref.WeakValueDiction
 _lock = locks.new_lock()
 
 
-# The cache only keeps recent ones from being made anew: the table above makes them unique.
+# The cache only keeps recent objects alive; the table above makes them unique.
 @lru_cache(maxsize=256)
 def shape_info(shape: Shape) -> ShapeInfo:
-    """The description of a shape in its default layout; the same object as long as it is referenced."""
+    """The description of a shape in its default layout. It is the same object as long as it is referenced."""
     shape = shape.logical
     info = _infos.get(shape)
     if info is None:

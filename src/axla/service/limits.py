@@ -12,29 +12,30 @@ COUNTERS = (
     "oldest", "requests", "failures", "compilations", "executions", "bytes_in", "bytes_out", "arrays",
     "array_bytes", "programs",
 )  # fmt: skip
-"""The numbers of a page, of 64 bits. `oldest`: when the oldest request that goes on began, in nanoseconds of
-the monotonic clock; 0: none does. The last three are as they are now, the others add up.
+"""The 64-bit counters of a page. `oldest` is the start time of the oldest request in progress, in nanoseconds
+of the monotonic clock, or 0 if there is none. The last three are current numbers, the others sums since the
+start.
 """
 NOW = ("arrays", "array_bytes", "programs")
 
 
 @dataclass(frozen=True)
 class ClientLimits:
-    """The limits of one client, and `clients`, the limit of their number."""
+    """The limits of one client, and the limit of the number of clients (`clients`)."""
 
     clients: int = 16
     memory: int = 4 << 30
-    """Bytes of all arrays, and of the process beside what it takes at its start."""
+    """Bytes of all arrays, and of the process's memory in addition to that at its start."""
     message: int = 64 << 20
-    """Bytes of a message: of a program, with its constants."""
+    """Bytes of a message, such as a program with its constants."""
     arrays: int = 100_000
     programs: int = 1_000
     calls: int = 1_024
-    """Requests that wait or go on."""
+    """Requests in progress or waiting."""
     seconds: float = 300.0
-    """Of one request."""
+    """The limit of time for one request."""
     processor_seconds: int = 0
-    """Of all requests together; 0: as many as they take."""
+    """The limit of processor time for all requests together; 0 is no limit."""
 
     def __post_init__(self) -> None:
         for name in ("clients", "memory", "message", "arrays", "programs", "calls", "seconds"):
@@ -45,12 +46,14 @@ class ClientLimits:
 
 
 def temporary_name(process: int) -> str:
-    """The prefix of the names of a worker's folders; the supervisor removes those that are left."""
+    """The prefix of the names of temporary folders of the worker with a process id. The supervisor removes
+    folders that a worker leaves behind.
+    """
     return f"axla-worker-{process}-"
 
 
 class Page:
-    """Counters in memory shared by a worker and its supervisor, without locks."""
+    """Counters in shared memory that a worker writes and its supervisor reads, without locks."""
 
     def __init__(self, file: int | None = None) -> None:
         if file is None:
@@ -64,7 +67,7 @@ class Page:
         self.numbers[_PLACES[name]] += count
 
     def set(self, name: str, value: int) -> None:
-        """Sets a counter to a value of at least 0."""
+        """Sets a counter to a value, which must be at least 0."""
         self.numbers[_PLACES[name]] = value
 
     def get(self, name: str) -> int:

@@ -1,7 +1,7 @@
-"""The client's end of a connection: calls, their answers, and the server's requests.
+"""The client's end of a connection: sends calls, receives their answers, and answers requests of the server.
 
-It has no thread of its own: any thread that waits for an answer reads, and passes messages to the others.
-Only while asynchronous runs may ask for values of feeds, a thread waits for that.
+It has no thread of its own. Whichever thread waits for an answer reads messages, and hands those for other
+threads to them. While asynchronous runs may request values of feeds, one thread always waits for messages.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from axla.service.transport import BadMessage, Closed, SocketTransport, Transpor
 _POLL = 0.02
 _REASON_SECONDS = 2.0
 _MOST = 256
-"""Asynchronous calls that nobody has waited for."""
+"""The limit of asynchronous calls without an answer."""
 
 
 class PendingRequest:
-    """A request that was sent. `into` receives the pieces of an array. For arrays computed by the request,
-    this object is their run.
+    """A request that was sent to the server, and later its answer. If the answer is an array, its pieces are
+    written to `into`. An array that the request computes has this object as its run.
     """
 
     def __init__(self, link: Link, number: int, name: str, into: np.ndarray | None = None) -> None:
@@ -45,20 +45,22 @@ class PendingRequest:
         self.error: AxlaError | None = None
 
     def is_done(self) -> bool:
-        """Whether its answer has arrived; reads what has come."""
+        """Whether the answer has arrived. Reads messages that have arrived, without waiting."""
         if not self.done:
             self.link.poll()
         return self.done
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Waits for its answer; false if it has not arrived after `timeout` seconds. Raises its error."""
+        """Waits for the answer, at most `timeout` seconds; returns whether it arrived. Raises the error in
+        the answer.
+        """
         if not self.done and not self.link.until(lambda: self.done, timeout):
             return False
         self.answer()
         return True
 
     def answer(self) -> Message:
-        """Its answer, once it has arrived; raises its error."""
+        """Waits for the answer and returns it. Raises the error in the answer."""
         if not self.done:
             self.link.until(lambda: self.done)
         if self.error is None and self.kind == NUMBERS["Failed"]:
@@ -84,17 +86,17 @@ class Link:
         self._process = os.getpid()
         transport.stuck = self._stuck
         self.released: deque[int] = deque()
-        """Arrays that nobody refers to any more; `dropped`: programs. The next request tells the server."""
+        """Numbers of arrays without references; `dropped`: of programs. The next request sends both."""
         self.dropped: deque[int] = deque()
 
     def handles(self, count: int = 1) -> int:
-        """The first of `count` new numbers for arrays or programs."""
+        """Reserves `count` numbers for arrays or programs, and returns the first."""
         with self._changed:
             self._handles += max(count, 1)
             return self._handles - max(count, 1)
 
     def take_released(self) -> Message:
-        """The arrays and programs that the server may release, as fields of a request."""
+        """The numbers of arrays and programs that the server may release, as fields of a request."""
         found: Message = {}
         for name, gone in (("released", self.released), ("dropped", self.dropped)):
             if gone:
@@ -106,7 +108,9 @@ class Link:
     def start(
         self, kind: str, message: Message, name: str = "", into: np.ndarray | None = None
     ) -> PendingRequest:
-        """Sends a request, with what the server may release."""
+        """Sends a request, together with the numbers that the server may release. `name` describes the run,
+        `into` receives an array.
+        """
         if self._lost is not None or os.getpid() != self._process:
             raise self._why_lost()
         body, number = messages.encode(kind, message), next(self._numbers)
@@ -122,22 +126,22 @@ class Link:
         return call
 
     def call(self, kind: str, message: Message, into: np.ndarray | None = None) -> Message:
-        """Sends a request and returns its answer; raises its error."""
+        """Sends a request, waits for its answer and returns it. Raises the error in the answer."""
         return self.start(kind, message, into=into).answer()
 
     def give(self, call: PendingRequest, data: np.ndarray) -> None:
-        """Sends an array after its request."""
+        """Sends the bytes of an array, after the request `call` that announced it."""
 
         def wait(until: Callable[[], object]) -> None:
             self.until(lambda: until() or call.done)
             if call.done:
-                raise Closed  # it was refused, or the connection is lost: the answer says so
+                raise Closed  # it was refused, or the connection is lost: see the answer
 
         with contextlib.suppress(Closed):
             self.transport.give(call.number, data, wait)
 
     def poll(self) -> None:
-        """Reads what has arrived, without waiting."""
+        """Reads all messages that have arrived, without waiting."""
         if self._reader.acquire(blocking=False):
             try:
                 while self._read(0):
@@ -147,20 +151,20 @@ class Link:
                 self._tell()
 
     def bound(self) -> None:
-        """Waits for an answer if too many are outstanding."""
+        """Waits until the number of calls without an answer is within its limit."""
         if len(self._calls) > _MOST:
             self.until(lambda: len(self._calls) <= _MOST)
 
     def close(self) -> None:
-        """Ends the session; its arrays and programs are lost."""
+        """Ends the session; the server deletes its arrays and programs."""
         self._lost = self._lost or messages.unavailable("service: the connection was closed")
         self.transport.close()
 
     # Reading.
 
     def until(self, until: Callable[[], object], timeout: float | None = None) -> bool:
-        """Reads, or waits for the thread that reads, until a condition holds; whether it does after `timeout`
-        seconds.
+        """Waits until `until()` is true, at most `timeout` seconds; returns whether it is. Reads messages
+        meanwhile, unless another thread does.
         """
         late = math.inf if timeout is None else time.monotonic() + timeout
         while not until():
@@ -183,7 +187,9 @@ class Link:
         return True
 
     def _stuck(self) -> None:
-        """Called while the server accepts no more data: it may be waiting until its answers are read."""
+        """Called while the server accepts no more data, since it may do so only after its answers were read:
+        reads a message.
+        """
         if not self._reader.acquire(blocking=False):
             time.sleep(_POLL / 10)
             return
@@ -198,7 +204,7 @@ class Link:
                 self._changed.notify_all()
 
     def _read(self, timeout: float | None) -> bool:
-        """Reads and handles a message; whether there was one."""
+        """Reads and handles one message, waiting at most `timeout` seconds; returns whether there was one."""
         if self._lost is not None:
             self._fail_all()
             return False
@@ -226,7 +232,7 @@ class Link:
             threading.Thread(target=self._asked, args=asked, daemon=True).start()
         elif kind < messages.PIECE and messages.KINDS[kind] == "Stop":
             self._stopped.add(messages.decode(kind, body).get("call", 0))
-        elif number == 0 and kind == NUMBERS["Failed"]:  # of no call: the connection cannot go on
+        elif number == 0 and kind == NUMBERS["Failed"]:  # an error of the connection itself
             self._lost = messages.error_of(messages.decode(kind, body))
             self._fail_all()
         elif (call := self._calls.pop(number, None)) is not None:
@@ -235,7 +241,9 @@ class Link:
         self._tell()
 
     def _lose(self, how: Exception) -> None:
-        """Fails all waiting requests: the server is gone, and may have said why."""
+        """Makes all waiting requests fail, because the connection is lost. The server may have sent the
+        reason.
+        """
         if self._lost is None:
             why = how.why if isinstance(how, Closed) else None
             why = why or messages.unavailable(f"service: the connection to the server is lost: {how}")
@@ -257,16 +265,18 @@ class Link:
     def _why_lost(self) -> AxlaError:
         if self._lost is None:
             return messages.unavailable(
-                "service: the connection belongs to the process that has forked this one"
+                "service: the connection can only be used by the parent process, not in a fork"
             )
         made = type(self._lost)(self._lost.message)
         made.__dict__.update(self._lost.__dict__)
         return made
 
-    # What a program on the server asks for.
+    # Requests of the server for values of feeds.
 
     def _asked(self, number: int, kind: str, message: Message) -> None:
-        """Answers a request for the value of a feed, or with one; on a thread, since it may have to wait."""
+        """Takes a value from a feed for the server, or adds one to it, and sends the answer. Runs in its own
+        thread, since it may have to wait.
+        """
 
         def check() -> None:
             if number in self._stopped or self._lost is not None:
@@ -287,7 +297,7 @@ class Link:
 
 
 def _feed(message: Message) -> Feed:
-    """The queue of the client named in a message."""
+    """The feed that a message names by device, kind and channel."""
     found: Any = feeds(message.get("device", 0))
     name, channel = message.get("feed", ""), message.get("channel")
     return getattr(found, name) if name in ("infeed", "outfeed") else found._channel(name, channel)
@@ -296,13 +306,13 @@ def _feed(message: Message) -> Feed:
 def opened(
     address: str, *, backend: str = "", token: str = "", timeout: float = 30.0, root_certificate: str = ""
 ) -> Link:  # fmt: skip
-    """A connection to the server at an address."""
+    """Opens a connection to the server at an address, and returns it."""
     kind, colon, rest = address.rpartition(":") if isinstance(address, str) else ("", "", "")
     if not colon or (kind != "unix" and not rest.isdigit()):
         raise InvalidArgument(f"connect: address={address!r}, wanted unix:/path or host:port")
     hello = {"version": messages.VERSION, "token": token, "backend": backend, "client": versions()[0]}
     body, found = messages.encode("Hello", hello), list[Any]()
-    with contextlib.ExitStack() as ends:  # of a connection that came to nothing
+    with contextlib.ExitStack() as ends:  # closes the transport if connecting fails
         try:
             if kind == "unix":
                 if root_certificate:
@@ -333,8 +343,6 @@ def opened(
         if answer == NUMBERS["Failed"]:
             raise messages.error_of(welcome)
         if answer != NUMBERS["Welcome"] or welcome.get("version") != messages.VERSION:
-            raise InvalidArgument(
-                f"connect: what answers at {address} is not a server of version {messages.VERSION}"
-            )
+            raise InvalidArgument(f"connect: {address} is not an axla server of version {messages.VERSION}")
         ends.pop_all()
         return Link(found[0], welcome, *found[1:])

@@ -1,4 +1,6 @@
-"""The log of a server: a line for each request, and for clients that come, go and are refused."""
+"""The log of a server: one line for each request, and for each client that connects, disconnects or is
+refused.
+"""
 
 from __future__ import annotations
 
@@ -10,22 +12,22 @@ from typing import Any
 from axla.service.messages import code_of
 
 FILE = 2
-"""The descriptor that lines go to. A worker prints to another one: that may be text of its client."""
+"""The file descriptor of the log. A worker prints to another one, since that may be text of its client."""
 _PROGRAM, _MESSAGE = 60, 250
-"""Characters of what clients chose: with all escaped a line has less than 4,096 bytes, which the system
-writes in one piece.
+"""The limits of characters for texts chosen by clients. Even with all characters escaped, a line then has
+less than 4,096 bytes, which the system writes atomically.
 """
 
 
 class RequestLog:
-    """A line on stderr for each request: words, or JSON."""
+    """Writes a line to the log for each request of a session. `form` is "text", "json" or "none"."""
 
     def __init__(self, session: str, form: str) -> None:
         self.session, self.form = session, form
 
     def request(self, kind: str, subject: str, seconds: float, error: BaseException | None) -> None:
-        """Writes the line of a request that has ended, with its time and error. `subject` is the program, if
-        it has one; long names and messages are cut.
+        """Writes the line of a finished request, with its time and error. `subject` is the name of its
+        program, or "". Long names and messages are cut.
         """
         facts: dict[str, Any] = {"request": kind, "ms": round(seconds * 1e3, 3)}
         if subject:
@@ -37,7 +39,9 @@ class RequestLog:
 
 
 def write_line(form: str, session: str, facts: dict[str, Any]) -> None:
-    """Writes one line of the log atomically. Text chosen by clients is quoted as in JSON."""
+    """Writes one line with these facts to the log, atomically. Texts chosen by clients are quoted as in
+    JSON.
+    """
     if form == "none":
         return
     if form == "json":
@@ -48,5 +52,5 @@ def write_line(form: str, session: str, facts: dict[str, Any]) -> None:
         line = f"{now} {session} {' '.join(words)}"
     try:
         os.write(FILE, line.encode() + b"\n")
-    except OSError:  # a full disk, or nobody reads: requests go on
+    except OSError:  # a full disk or a closed pipe must not stop requests
         return

@@ -1,4 +1,6 @@
-"""The messages of the service as tables, made of messages.txt; errors and nested values as messages."""
+"""Encodes and decodes the messages of the service, which messages.txt declares; converts errors and nested
+values to messages and back.
+"""
 
 from __future__ import annotations
 
@@ -26,45 +28,51 @@ KINDS = (
     "Hello", "Welcome", "Done", "Failed", "Compiled", "Executed", "Rows", "Compile", "Execute", "Parallel",
     "Put", "Get", "Text", "Cancel", "Profile", "Steps", "Take", "Give", "Value", "Stop", "Piece", "Credit",
 )  # fmt: skip
-"""By number, as in a message's header. Pieces of arrays and credits for them are not protocol buffers."""
+"""The kinds of messages; the index of a kind is its number in a header. Bodies of Piece and Credit are not
+protocol buffers.
+"""
 NUMBERS = {name: number for number, name in enumerate(KINDS)}
 PIECE, CREDIT = NUMBERS["Piece"], NUMBERS["Credit"]
 Message = dict[str, Any]
 
 
 def encode(kind: str, message: Message) -> bytes:
-    """The bytes of a message."""
+    """The bytes of a message of the kind `kind`."""
     return wire.encode(message, TABLES[kind])
 
 
 def decode(kind: int, body: bytes) -> Message:
-    """Decodes a message of a kind; ParseError for malformed bytes, InvalidArgument for an unknown kind."""
+    """Decodes a message of the kind with number `kind`. ParseError for malformed bytes, InvalidArgument for
+    an unknown kind.
+    """
     if kind >= PIECE:
-        raise InvalidArgument(f"service: a message of kind {kind} is unknown, or not expected here")
+        raise InvalidArgument(f"service: found a message of kind {kind}, which is unknown or not valid here")
     return wire.decode(body, TABLES[KINDS[kind]])
 
 
 def table(entries: Any) -> dict[str, str]:
-    """Entries of a message as a dictionary."""
+    """Converts a map field of a message to a dict."""
     return {entry.get("key", ""): entry.get("value", "") for entry in entries}
 
 
 def entries(values: Mapping[str, str]) -> list[Message]:
-    """A mapping in the form in which protos transport maps."""
+    """Converts a mapping to a map field of a message."""
     return [{"key": key, "value": value} for key, value in values.items()]
 
 
 class Refused(InvalidArgument):
-    """Raised for a client that is not admitted."""
+    """The server does not admit a client."""
 
 
 def code_of(error: BaseException) -> status.Status:
-    """The status of an error for a client."""
+    """The status code for an error that is sent to a client."""
     return status.Status.UNAUTHENTICATED if isinstance(error, Refused) else status.status_of(error)
 
 
 def failed(error: BaseException, op: str = "") -> Message:
-    """The message for an error; errors that are not axla's become InternalError."""
+    """Converts an error to a message. Errors of other classes than AxlaError become InternalError or
+    OutOfMemory.
+    """
     kind = type(error) if isinstance(error, AxlaError) else InternalError
     kind = OutOfMemory if isinstance(error, MemoryError) else kind
     known = next((k for k in kind.__mro__ if k in status.STATUS), AxlaError)
@@ -81,7 +89,7 @@ def failed(error: BaseException, op: str = "") -> Message:
 
 
 def error_of(message: Message) -> AxlaError:
-    """The error in a message, with its original class."""
+    """Converts a message to the error in it, of its original class."""
     code = message.get("code", int(status.Status.UNKNOWN))
     error = status.error_named(message.get("class", ""), code, message.get("message", ""))
     if type(error) is RuntimeFailure and code == status.Status.UNAVAILABLE:
@@ -97,12 +105,12 @@ def error_of(message: Message) -> AxlaError:
 
 
 def unavailable(text: str) -> RuntimeFailure:
-    """The error for a request whose server is gone."""
+    """Makes the error for a request whose server is gone. Its status is UNAVAILABLE."""
     return RuntimeFailure(text, status.DEVICE)
 
 
 def tree_of(value: Any) -> Message:
-    """Nested tuples of arrays as a message."""
+    """Converts nested tuples of arrays to a message."""
     if isinstance(value, tuple):
         return {"parts": [tree_of(part) for part in value], "is_tuple": True}
     if value is None:
@@ -113,7 +121,7 @@ def tree_of(value: Any) -> Message:
 
 
 def value_of(tree: Message) -> Any:
-    """Nested tuples of arrays of a message."""
+    """Converts a message to the nested tuples of arrays in it."""
     if tree.get("is_tuple"):
         return tuple(value_of(part) for part in tree.get("parts", ()))
     array = tree.get("array")
@@ -123,24 +131,26 @@ def value_of(tree: Message) -> Any:
 
 
 def array_of(data: Any, dtype: str, dims: Any) -> np.ndarray:
-    """Bytes as an array; InvalidArgument where their number does not fit its shape."""
+    """Makes an array of these bytes. InvalidArgument if their number does not fit the element type and
+    sizes.
+    """
     kind, dims = dtype_named(dtype), checked_dims(dims)
     with contextlib.suppress(ValueError):
         return np.frombuffer(data, kind).reshape(dims)
-    raise InvalidArgument(f"service: {len(data)} bytes are not {dtype}{list(dims)}")
+    raise InvalidArgument(f"service: {len(data)} bytes do not fit {dtype}{list(dims)}")
 
 
 def dtype_named(name: str) -> np.dtype:
-    """The NumPy type of an element type."""
+    """The NumPy type for the HLO name of an element type; InvalidArgument for an unknown name."""
     if name not in dtypes.BY_NAME:
-        raise InvalidArgument(f"service: there is no element type {name!r:.40}")
+        raise InvalidArgument(f"service: {name!r:.40} is not an element type")
     return dtypes.BY_NAME[name].numpy
 
 
 def checked_dims(dims: Any) -> tuple[int, ...]:
-    """Dimensions, if an array can have them; else InvalidArgument."""
+    """Returns sizes of dimensions as a tuple; InvalidArgument unless an array can have them."""
     if len(dims) > 64 or any(d < 0 or d >= 1 << 48 for d in dims):
         raise InvalidArgument(
-            f"service: dimensions {list(dims)[:70]}, wanted at most 64 numbers of at least 0"
+            f"service: dimensions {list(dims)[:70]}, wanted at most 64 sizes from 0 to 2^48 - 1"
         )
     return tuple(dims)

@@ -1,4 +1,4 @@
-"""The counters of a server over HTTP, in Prometheus' format."""
+"""Serves the counters of a server over HTTP, in the format of Prometheus."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _GAUGES = {*NOW, "clients"}
 
 
 def text_of(counters: Mapping[str, int]) -> str:
-    """The page: a type and a value for each counter."""
+    """The counters in the format of Prometheus: a type and a value for each."""
     lines = []
     for name, value in counters.items():
         kind, end = ("gauge", "") if name in _GAUGES else ("counter", "_total")
@@ -22,10 +22,10 @@ def text_of(counters: Mapping[str, int]) -> str:
 
 
 def serve(address: str, counters: Callable[[], Mapping[str, int]]) -> int:
-    """Serves the page at an address, on a thread; returns the port."""
+    """Serves the counters at an address (HOST:PORT), in a thread; returns the port."""
 
     class Handler(BaseHTTPRequestHandler):
-        timeout = 2.0  # one is answered after the other: who says nothing takes no threads and no descriptors
+        timeout = 2.0  # requests are answered one by one: a silent client must not block others
 
         def do_GET(self) -> None:
             body = text_of(counters()).encode()
@@ -35,7 +35,7 @@ def serve(address: str, counters: Callable[[], Mapping[str, int]]) -> int:
             self.wfile.write(body if self.path == "/metrics" else b"see /metrics\n")
 
         def log_message(self, format: str, *values: object) -> None:
-            """Does nothing: the log is for requests of clients."""
+            """Does nothing: the server's log is for requests of its clients."""
 
     host, _, port = address.rpartition(":")
     try:

@@ -1,6 +1,7 @@
-"""The transport between machines: gRPC, with a stream of bytes in each direction; needs no protobuf package.
+"""The transport between machines: gRPC, with a stream of bytes in each direction. It needs no protobuf
+package.
 
-In the server a relay passes messages to the worker through a socket, and pieces of arrays through shared
+In the server, a relay passes messages to the worker through a socket, and pieces of arrays through shared
 memory.
 """
 
@@ -34,7 +35,7 @@ _SERVICE, _METHOD = "axla.Service", "Session"
 _OPTIONS = [("grpc.enable_retries", 0), ("grpc.so_reuseport", 0), ("grpc.max_send_message_length", -1)]
 _REASON_SECONDS = 2.0
 _MORE = 8
-"""Streams beside those of clients: they are told why they may not come."""
+"""Streams in addition to the limit of clients: the server tells them why they are refused."""
 
 
 def _receiving(most: int) -> list[tuple[str, int]]:
@@ -42,7 +43,7 @@ def _receiving(most: int) -> list[tuple[str, int]]:
 
 
 class GrpcTransport(Transport):
-    """The client's end. A gRPC message is one message of the service."""
+    """The client's end of the transport. Each gRPC message is one message of the service."""
 
     def __init__(self, address: str, root_certificate: str = "") -> None:
         super().__init__()
@@ -64,8 +65,8 @@ class GrpcTransport(Transport):
         self._out.put(whole(call, kind, *body))
 
     def receive(self, timeout: float | None = None) -> tuple[int, int, Any] | None:
-        """Without a timeout the calling thread waits; otherwise another thread waits, and continues after the
-        timeout.
+        """Receives the next message, as `Transport.receive` does. Without a timeout the calling thread waits
+        itself; else a helper thread waits, and goes on waiting after the timeout.
         """
         try:
             if timeout is None and self._next is None:
@@ -98,19 +99,21 @@ class GrpcTransport(Transport):
 
 
 class Listener:
-    """The server's end: clients are handled like those that connect by a socket."""
+    """The server's end of the transport. Clients are then handled like those that connect by a socket."""
 
     def __init__(
         self, address: str, greet: Callable[[socket.socket], None], limits: ClientLimits,
         certificate: str = "", key: str = "", guarded: bool = False, note: Callable[..., None] = print,
     ) -> None:  # fmt: skip
-        """`guarded`: clients must present a token. `note(event, **facts)` writes to the log."""
+        """`greet` gets a socket for each client. `guarded` is whether clients must present a token.
+        `note(event, **facts)` writes to the log.
+        """
         host, _, port = address.rpartition(":")
         if not port.isdigit() or not host:
             raise InvalidArgument(f"axla serve: --listen {address}: wanted HOST:PORT")
         if not (_is_loopback(host) or (certificate and guarded)):
             raise InvalidArgument(
-                f"axla serve: {host} is open to others; it takes --certificate, --key and --token-file"
+                f"axla serve: {host} is open to other machines: wanted --certificate, --key and --token-file"
             )
         _use_few_arenas()
         self._note = note
@@ -131,18 +134,22 @@ class Listener:
         self._server.start()
 
     def stop(self) -> None:
-        """Accepts no more clients, and ends the streams of connected ones, which have been told why."""
+        """Accepts no more clients, and ends the streams of connected ones. They were already told the
+        reason.
+        """
         self._server.stop(_REASON_SECONDS).wait()
 
     def _pass_on(self, requests: Iterator[bytes], transport: SocketTransport, context: Any) -> None:
-        """Passes on requests until the client or the worker is gone, or malformed data arrives."""
-        # gRPC does not say which of the two it was.
+        """Passes a client's requests to its worker, until one of the two is gone or the client sends
+        malformed data.
+        """
+        # gRPC reports both in the same way.
         said = f"the client has ended it, or sent a message of more than {self._most} bytes"
         try:
             for data in requests:
                 transport.pass_on(data)
         except Closed:
-            said = ""  # the worker has gone, which its supervisor logs
+            said = ""  # the worker has ended; its supervisor logs that
         except grpc.RpcError:
             pass
         except (BadMessage, struct.error, ValueError) as error:
@@ -152,15 +159,15 @@ class Listener:
         transport.close()
 
     def _relay(self, requests: Iterator[bytes], context: Any) -> Iterator[bytes]:
-        """Yields the messages for a client; those from it are passed on by a thread."""
+        """Yields the worker's messages to a client. A thread passes the client's messages to the worker."""
         mine, theirs = socket.socketpair()
         self._greet(theirs)
         transport, reasons = SocketTransport(mine), None
-        transport.awake = 0.0  # the threads of other clients need the interpreter
+        transport.awake = 0.0  # no polling: threads of other clients need the GIL
         context.add_callback(transport.close)
         threading.Thread(target=self._pass_on, args=[requests, transport, context], daemon=True).start()
         with contextlib.ExitStack() as ends, contextlib.suppress(OSError, Closed):
-            ends.callback(transport.unshare)  # also where gRPC drops this function
+            ends.callback(transport.unshare)  # also if gRPC closes this generator
             ends.callback(mine.close)
             first, reasons = transport.receive_first(_FIRST_SECONDS)
             transport.most = self._most
@@ -179,9 +186,9 @@ class Listener:
 
 _LIBRARY = ctypes.CDLL(None)
 _give_back = partial(getattr(_LIBRARY, "malloc_trim", int), 0)
-"""Gives the system the memory of messages that are gone: threads of gRPC each keep much of it."""
+"""Returns freed memory of messages to the system, since each thread of gRPC keeps much of it."""
 _use_few_arenas = partial(getattr(_LIBRARY, "mallopt", max), -8, 2)
-"""Has all threads allocate from two arenas (M_ARENA_MAX of glibc), so that what one frees others use."""
+"""Makes all threads allocate from two arenas (M_ARENA_MAX of glibc), so that they share freed memory."""
 _FIRST_SECONDS = 60.0
 _CODES = {code.value[0]: code for code in grpc.StatusCode}
 

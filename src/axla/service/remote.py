@@ -1,4 +1,4 @@
-"""The backend `remote`: devices of a server, programs that are compiled there, arrays that stay there."""
+"""The backend `remote`: its devices, programs and arrays are on a server."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ _ASKING = {"infeed", "outfeed", "send", "recv"}
 def connect(
     address: str, *, backend: str = "", token: str = "", timeout: float = 30.0, root_certificate: str = ""
 ) -> Client:  # fmt: skip
-    """A client of a server, `axla serve`, with the server's devices. `axla.compile` and `axla.check` accept
-    it as their backend. `address` is "unix:/path" or "host:port".
+    """Connects to a server (`axla serve`), and returns a client with the server's devices. `axla.compile` and
+    `axla.check` accept it as their backend. `address` is "unix:/path" or "host:port".
 
     `backend` is one that the server offers, by default its first; `token` is needed if the server requires
-    one. `root_certificate` is the file of the authority that signed the server's certificate, for TLS.
-    RuntimeFailure with the status UNAVAILABLE where there is no server, DeadlineExceeded where it does not
+    one. `root_certificate` is the certificate file of the authority that signed the server's one, for TLS.
+    Raises RuntimeFailure with the status UNAVAILABLE if there is no server, DeadlineExceeded if it does not
     answer within `timeout` seconds.
     """
     link = opened(address, backend=backend, token=token, timeout=timeout, root_certificate=root_certificate)
@@ -53,18 +53,20 @@ def connect(
 
 
 def from_environment() -> RemoteBackend:
-    """The backend `remote`: that of the server named by the flag `service`."""
+    """Makes the backend `remote` for the server that the flag `service` names."""
     address = flags.current().service
     if not address:
         raise UnsupportedError(
-            "AXLA_SERVICE names no server; set it to unix:/path or host:port, or use axla.connect"
+            "AXLA_SERVICE is empty; set it to unix:/path or host:port, or use axla.connect"
         )
     root = flags.current().service_certificate
     return RemoteBackend(opened(address, token=os.environ.get(_TOKEN, ""), root_certificate=root))
 
 
 class RemoteBackend(Backend):
-    """A backend of a server, over one connection. Its arrays and programs are lost when the session ends."""
+    """A backend of a server, used through one connection. Its arrays and programs are lost when the session
+    ends.
+    """
 
     name = "remote"
 
@@ -79,18 +81,20 @@ class RemoteBackend(Backend):
         self.capabilities = Capabilities(said.get("participants", 1), refused)
 
     def close(self) -> None:
-        """Ends the session."""
+        """Ends the session with the server."""
         self.link.close()
 
     def compile(self, client: Client, module: Module, options: CompileOptions) -> Executable:
-        """Sends the module to the server, which compiles it with the flags that differ from their defaults.
-        What the server dumps is written to `dump_to` here. UnsupportedError for custom calls.
+        """Sends the module to the server, which compiles it. The flags that differ from their defaults are
+        sent, too. The server's dumps are written to this process's `dump_to`. UnsupportedError for custom
+        calls.
         """
         number, now = self.link.handles(), flags.current()
         given = {name: getattr(now, name) for name in flags.FIELDS if name not in OF_SERVER}
         mine = {name: v for name, v in given.items() if v != getattr(_PLAIN, name)} | dict(options.flags)
-        mine.pop("dump_to", None)  # what is dumped comes with the answer
-        told = replace(options, flags=(*mine.items(),), arg_types=None, dim_args=None)  # sizes are known
+        mine.pop("dump_to", None)  # dumps come with the answer
+        # The sizes of the module are known already, so the options for them are left out.
+        told = replace(options, flags=(*mine.items(),), arg_types=None, dim_args=None)
         request = {
             "program": number, "module": proto.to_proto(module), "options": told.to_proto(),
             "devices": _count(client), "dump": bool(now.dump_to), **self.link.take_released(),
@@ -102,8 +106,8 @@ class RemoteBackend(Backend):
         return RemoteExecutable(self.link, number, answer, client=client, module=module, options=options)
 
     def load(self, client: Client, payload: bytes, options: CompileOptions) -> Executable:
-        """Raises UnsupportedError: a server takes no machine code."""
-        raise UnsupportedError(f"{self.name}: a server takes no machine code, so it loads no executables")
+        """Raises UnsupportedError: a server accepts no machine code."""
+        raise UnsupportedError(f"{self.name}: a server accepts no machine code, so it loads no executables")
 
     def device_put(self, array: Any, device: Device) -> Array:
         """Copies an array-like to a device of the server."""
@@ -112,7 +116,9 @@ class RemoteBackend(Backend):
     def execute_parallel(
         self, modules: Sequence[Module], rows: Sequence[Sequence[Any]], deadline: float | None = None
     ) -> list[list[Array]]:  # fmt: skip
-        """Runs the modules beside each other on the server; arguments are copied there where they are not."""
+        """Runs the modules on the server at the same time, each with its own row of arguments. Arguments that
+        are not on the server are copied there.
+        """
         for module in modules:
             refuse_custom_calls(module)
         given = [_there(self.link, array) for row in rows for array in row]
@@ -137,7 +143,9 @@ class RemoteBackend(Backend):
 
 
 class RemoteHandle:
-    """The number of an array or program on the server, which releases it when this object is freed."""
+    """The number of an array or program on the server. When this object is freed, the number is added to
+    `gone`, and the server then releases it.
+    """
 
     __slots__ = ("number", "_gone")
 
@@ -149,7 +157,7 @@ class RemoteHandle:
 
 
 class RemoteArray(DistantArray):
-    """An array on a server. Reading it copies it to this process, once."""
+    """An array on a server. The first read copies its values to this process."""
 
     __slots__ = ("link",)
 
@@ -159,18 +167,18 @@ class RemoteArray(DistantArray):
     def of(
         cls, link: Link, number: int, shape: Shape, ordinal: int, run: PendingRequest | None = None
     ) -> RemoteArray:
-        """Makes an array over the number that the server has for it; `run` is what makes it there."""
+        """Makes the object for array `number` of the server. `run` is the request that computes it."""
         made = cls(shape, RemoteHandle(number, link.released), ordinal, run)
         made.link = link
         return made
 
     @property
     def number(self) -> int:
-        """The number of the array on the server; InvalidArgument when it is deleted."""
+        """The array's number on the server; InvalidArgument if the array is deleted."""
         return self._head("to a server").number
 
     def keep(self, values: np.ndarray) -> None:
-        """Keeps its values, which came with an answer."""
+        """Stores the values of the array, which came with an answer."""
         self._values = values
 
     def _read(self, place: RemoteHandle, values: np.ndarray) -> None:
@@ -179,7 +187,7 @@ class RemoteArray(DistantArray):
 
 
 def put(link: Link, array: Any, ordinal: int = 0) -> RemoteArray:
-    """A copy of an array-like on a device of a server."""
+    """Copies an array-like to a device of a server, given by its ordinal."""
     try:
         source = array.to_numpy() if isinstance(array, Array) else np.asarray(array)
         dtype = from_numpy(source.dtype)
@@ -194,12 +202,12 @@ def put(link: Link, array: Any, ordinal: int = 0) -> RemoteArray:
 
 
 def _there(link: Link, array: Any) -> RemoteArray:
-    """An array on the server: the array itself, or a copy."""
+    """Returns `array` if it is on the server, else a copy there."""
     return array if isinstance(array, RemoteArray) and array.link is link else put(link, array)
 
 
 class RemoteExecutable(Executable):
-    """A program on a server."""
+    """A compiled program on a server."""
 
     __slots__ = ("link", "_handle", "_said", "_asks", "_rows", "_dynamic")
 
@@ -221,7 +229,7 @@ class RemoteExecutable(Executable):
 
     @property
     def host_steps(self) -> Mapping[str, str]:
-        """The steps that the server's host runs in place of its device, and why."""
+        """The steps that the server's host runs because its device cannot, each with the reason."""
         return table(self._said.get("host_steps", ()))
 
     def cancel(self) -> int:
@@ -229,7 +237,9 @@ class RemoteExecutable(Executable):
         return self.link.call("Cancel", {"program": self._handle.number}).get("number", 0)
 
     def memory(self) -> MemoryStats:
-        """The bytes that a run and the executable take; the size of code is what the server said."""
+        """The bytes that a run and the executable use. The size of the code is the one reported by the
+        server.
+        """
         return replace(super().memory(), code=self._said.get("code_bytes", 0))
 
     # Runs.
@@ -241,7 +251,9 @@ class RemoteExecutable(Executable):
         return self._sent(rows, options)
 
     def _sent(self, rows: list[list[Any]], options: ExecuteOptions) -> list[list[Array]]:
-        """Makes the server run the program on rows of arguments, one for each device."""
+        """Makes the server run the program. `rows` has the arguments for each device; returns the results of
+        each.
+        """
         face, link, answer = self.interface, self.link, Message()
         given = [converted(face, row, n, here=False) for n, row in enumerate(rows)]
         request: Message = {"program": self._handle.number}
@@ -258,11 +270,11 @@ class RemoteExecutable(Executable):
                 array.delete()
         del copies
         call = link.start("Execute", request | link.take_released(), f"a run of {face.name} on a server")
-        going = options.asynchronous and not self._dynamic  # else sizes are to be known
+        going = options.asynchronous and not self._dynamic  # dynamic sizes need the answer
         if not going:
             try:
                 answer = call.answer()
-            except BaseException as error:  # nobody gets the arrays
+            except BaseException as error:  # the results are released
                 link.released.extend(range(first, first + len(face.results) * len(rows)))
                 if isinstance(error, KeyboardInterrupt):
                     self.cancel()
@@ -273,8 +285,8 @@ class RemoteExecutable(Executable):
         return self._results(first, len(rows), answer, call if going else None)
 
     def _arguments(self, request: Message, given: list[list[Any]]) -> list[RemoteArray]:
-        """Writes the arguments into a request: numbers of arrays on the server, and the values of small
-        arrays. Returns the arrays created for it.
+        """Writes the arguments into a request: the numbers of arrays on the server, and the values of small
+        arrays. Returns the arrays that it copied to the server.
         """
         numbers, data, sizes, copies = [], [], [], []
         link, inline = self.link, 0
@@ -330,16 +342,16 @@ class RemoteExecutable(Executable):
 
     def _payload(self) -> bytes:
         raise UnsupportedError(
-            f"{self.name}: a server does not hand out machine code, so its programs cannot be serialized"
+            f"{self.name}: a server returns no machine code, so its programs cannot be serialized"
         )
 
     def profiling(self, profile: Profile | None) -> None:
-        """The server measures steps; calls are measured here."""
-        with contextlib.suppress(AxlaError):  # the session is over, which the next call says
+        """Starts or stops recording: the server measures steps, this process whole calls."""
+        with contextlib.suppress(AxlaError):  # if the session has ended, the next call reports it
             self._profiling(profile)
 
     def _profiling(self, profile: Profile | None) -> None:
-        if self._counted is not None:  # it says what it has measured, and measures no more
+        if self._counted is not None:  # stops measuring on the server, and gets its results
             said = self.link.call("Profile", {"program": self._handle.number})
             self._rows.extend(
                 (Row(**step.get("row", {})), step["ns"], step["calls"]) for step in said.get("step", ())
@@ -357,12 +369,12 @@ def _actual(spec: ValueSpec, sizes: Any) -> Shape:
 
 
 def _count(client: Client) -> int:
-    """The number of devices that a client was created with; 0: as many as programs need."""
+    """The number of devices that a client was created with; 0 if it has as many as programs need."""
     return 0 if client._grows else len(client.devices)
 
 
 def _write_dumps(files: Mapping[str, str]) -> None:
-    """Writes the server's dumps into the folder of this process."""
+    """Writes dump files of the server to this process's dump folder."""
     folder = flags.current().dump_to
     for name, text in files.items():
         if folder == "-":

@@ -1,7 +1,9 @@
-"""A worker's handling of its client's requests: programs and arrays by number, runs in order.
+"""Handles the requests of one client in a worker. Programs and arrays have numbers, and runs are executed in
+order.
 
-One thread reads (`ClientSession.serve`). It runs short programs itself, since switching threads takes as long
-as they do; everything else goes to other threads: asynchronous runs to one, in order, the rest to a pool.
+One thread reads requests (`ClientSession.serve`). It executes short programs itself, since switching threads
+would take as long. It hands other work to other threads: asynchronous runs to a single one, in order, the
+rest to a pool.
 """
 
 from __future__ import annotations
@@ -44,12 +46,12 @@ from axla.service.messages import NUMBERS, Message
 from axla.service.transport import BadMessage, Closed, Transport
 
 INLINE_BYTES = 1 << 16
-"""Of results, or arguments, together: they stand in the message of the run."""
+"""Results, or arguments, of at most this total are part of the message of a run."""
 OF_SERVER = {
     "cache_dir", "cuda", "dump_to", "host_device_count", "num_threads", "opencl", "service",
     "service_certificate", "timings", "trace",
 }  # fmt: skip
-"""Flags that name files, or take of the machine what others need."""
+"""Flags that clients may not set: they name files of the server, or use resources of other clients."""
 _THREADS, _POLL = 16, 0.02
 _ANSWERS = {"Compile": "Compiled", "Execute": "Executed", "Parallel": "Rows", "Profile": "Steps"}
 _REQUESTS = ("Compile", "Execute", "Parallel", "Put", "Get", "Text", "Cancel", "Profile")
@@ -57,34 +59,36 @@ _Log = Callable[[str, str, float, BaseException | None], None]
 
 
 def refuse_custom_calls(module: Module) -> None:
-    """Raises UnsupportedError for a custom call that is not axla's own, since it would run the client's
-    code.
+    """Raises UnsupportedError for a custom call that is not built into axla, since it would run code of the
+    client.
     """
     for inst in (inst for computation in module.computations for inst in computation.instructions):
         target = getattr(inst.op, "custom_call_target", None) if inst.opcode == "custom-call" else None
         if target is not None and target not in BUILT_IN and target not in TARGETS:
-            raise UnsupportedError(f"{inst!r}: a server runs no custom calls of its clients, here {target!r}")
+            raise UnsupportedError(f"{inst!r}: a server runs only axla's own custom calls, found {target!r}")
 
 
 class Slots(dict[int, Any]):
-    """The values of a client, by its own numbers: values, or Futures of them."""
+    """The arrays or programs of a client by their numbers, which the client assigns. A value is a Future
+    until it is computed.
+    """
 
     def __init__(self, what: str, most: int) -> None:
         self.what, self.most = what, most
 
     def check(self, numbers: range) -> None:
-        """Refuses numbers in use, and more than the limit."""
+        """Raises an error for numbers in use, or if these would exceed the limit."""
         if len(self) + len(numbers) > self.most:
-            raise OutOfMemory(f"service: more than {self.most} {self.what}s; release some")
+            raise OutOfMemory(f"service: a client may have {self.most} {self.what}s; release some")
         if numbers and (numbers[0] < 1 or any(number in self for number in numbers)):
-            raise InvalidArgument(f"service: {self.what} {numbers[0]} exists already, or is not above 0")
+            raise InvalidArgument(f"service: number {numbers[0]} for a {self.what} is in use, or less than 1")
 
     def __missing__(self, number: int) -> Any:
         raise InvalidArgument(f"service: {self.what} {number} does not exist, or was released")
 
 
 class ServedProgram:
-    """An executable of the client. Its runs that have not begun when `stops` changes are cancelled."""
+    """An executable of the client. If `stops` changes, its runs that have not begun are cancelled."""
 
     def __init__(self, made: Executable) -> None:
         self.made, self.face, self.stops = made, made.interface, 0
@@ -96,7 +100,9 @@ class ServedProgram:
         self.needs = self.result_bytes + self.face.workspace_bytes
 
     def run(self, values: list[Any], rows: int, options: ExecuteOptions) -> list[Array]:
-        """The results of all devices, concatenated."""
+        """Runs the program on its devices. `values` are the arguments of all devices, one device after the
+        other, and so are the results.
+        """
         if self.plain:
             return self.made.execute(values, deadline=options.deadline, asynchronous=options.asynchronous)
         each = len(self.face.parameters)
@@ -105,8 +111,8 @@ class ServedProgram:
 
 
 class OpenRequest:
-    """A request in progress: its kind, its start time, its subject for the log; and whether its next step is
-    done in the order of requests.
+    """A request in progress: its kind, start time (in ns) and subject for the log. `ordered` is whether its
+    next step must be executed in the order of requests.
     """
 
     __slots__ = ("call", "kind", "begin", "subject", "ordered")
@@ -117,11 +123,11 @@ class OpenRequest:
 
 
 RequestStep = Callable[[], Any]
-"""Gives the answer to a request, or the step that is next, for another thread; None: others will answer."""
+"""Returns the answer to a request, or its next step for another thread, or None if another step answers."""
 
 
 class ClientSession:
-    """The session of one client, with its arrays and programs."""
+    """The session of one client: its arrays, programs and requests."""
 
     def __init__(
         self, transport: Transport, backend: Backend, limits: ClientLimits, page: Page, log: _Log
@@ -130,12 +136,12 @@ class ClientSession:
         self.arrays, self.programs = Slots("array", limits.arrays), Slots("program", limits.programs)
         self.draining = False
         self._on_host = type(backend).device_put is Backend.device_put
-        """Whether arrays are in memory of this process, whatever made them."""
+        """Whether all arrays are in the memory of this process."""
         self._pool = ThreadPoolExecutor(_THREADS, "axla-call")
         self._lane = ThreadPoolExecutor(1, "axla-run")
         self._handlers = {NUMBERS[name]: getattr(self, f"_{name.lower()}") for name in _REQUESTS}
         self._clients: dict[int, Client] = {}
-        self._active: dict[int, int] = {}  # calls, and when they came
+        self._active: dict[int, int] = {}  # number of a call -> its start time
         self._arriving: dict[int, Arriving] = {}
         self._asked: dict[int, Future[Message]] = {}
         self._questions = itertools.count(1)
@@ -143,13 +149,13 @@ class ClientSession:
         self._changed = threading.Condition()
 
     def is_busy(self) -> bool:
-        """Whether requests are in progress."""
+        """Whether any request is in progress."""
         return bool(self._active)
 
     # Messages.
 
     def serve(self) -> None:
-        """Answers requests until the client is gone, or sends malformed data."""
+        """Handles requests until the client disconnects or sends malformed data."""
         self.transport.most = self.limits.message
         try:
             while (message := self.transport.receive()) is not None:
@@ -181,19 +187,19 @@ class ClientSession:
     def _begin(self, request: OpenRequest, kind: int, body: bytes) -> Any:
         handler = self._handlers.get(kind)
         if handler is None:
-            raise InvalidArgument(f"service: no request has the kind {kind}")
+            raise InvalidArgument(f"service: a message of kind {kind} is not a request")
         if request.call in self._active or len(self._active) >= self.limits.calls:
             raise OutOfMemory(
-                f"service: {len(self._active)} requests go on, or {request.call} is one of them"
+                f"service: {len(self._active)} requests are in progress, or {request.call} is in use"
             )
         if self.draining:
-            raise messages.unavailable("service: the server shuts down, and takes no more requests")
+            raise messages.unavailable("service: the server is shutting down and accepts no more requests")
         with self._changed:
             self._active[request.call] = request.begin
             if len(self._active) == 1:
                 self.page.set("oldest", request.begin)
         message = messages.decode(kind, body)
-        if request.kind != "Execute":  # which takes its arguments first
+        if request.kind != "Execute":  # "Execute" looks up its arguments first
             self._release(message)
         try:
             return handler(request, message)
@@ -201,7 +207,9 @@ class ClientSession:
             self._release(message)
 
     def _do(self, request: OpenRequest, step: RequestStep) -> None:
-        """Does a step of a request, here, and has another thread do the next; answers after the last one."""
+        """Executes a step of a request. If there is a next step, hands it to another thread, else sends the
+        answer.
+        """
         error: BaseException | None = None
         try:
             answer = step()
@@ -214,11 +222,11 @@ class ClientSession:
         except BaseException as caught:  # noqa: BLE001  (whatever it is, the client gets it)
             answer, error = messages.failed(caught), caught
             self.page.add("failures")
-            self._log(request, error)  # before the client knows: it may go, and this process with it
+            self._log(request, error)  # logged first: when the client disconnects, this process ends
         self._answer(
             request.call, "Failed" if error is not None else _ANSWERS.get(request.kind, "Done"), answer
         )
-        with self._changed:  # else a request that comes now may be lost from the page, and has no limit
+        with self._changed:  # so that no request is missing from the page, which the time limit is based on
             if self._active.get(request.call) == request.begin:
                 del self._active[request.call]
                 self.page.set("oldest", min(self._active.values(), default=0))
@@ -244,11 +252,13 @@ class ClientSession:
     # Arrays.
 
     def _room(self, size: int, about: str) -> None:
-        """Raises OutOfMemory before memory beyond the client's limit is allocated."""
+        """Raises OutOfMemory if `size` more bytes would exceed the client's limit. `about` says what they are
+        for.
+        """
         if self._bytes + size > self.limits.memory:
             raise OutOfMemory(
                 f"service: {about} takes {size} bytes; {self._bytes} of the {self.limits.memory} bytes that "
-                "this client may have are in use"
+                "this client may use are in use"
             )
 
     def _count(self, change: int) -> None:
@@ -259,14 +269,16 @@ class ClientSession:
         self.page.set("programs", len(self.programs))
 
     def _settle(self, number: int, future: Future, array: Array) -> None:
-        """Provides an array to the requests that wait for it and to later ones, unless it was released."""
+        """Makes a computed array available under its number, to requests that wait for it and later ones,
+        unless the client has released the number.
+        """
         future.set_result(array)
         with self._changed:
-            if dict.get(self.arrays, number) is future:  # not another array under the same number
+            if dict.get(self.arrays, number) is future:  # the number may have been reused
                 self.arrays[number] = array
 
     def _release(self, message: Message) -> None:
-        """Releases arrays and programs that the client no longer needs."""
+        """Releases the arrays and programs that the client no longer needs, as a message lists them."""
         for number in message.get("released", ()):
             with self._changed:
                 value = self.arrays.pop(number, None)
@@ -278,13 +290,13 @@ class ClientSession:
             self.programs.pop(number, None)
 
     def _client(self, devices: int) -> Client:
-        """The client object for this many devices; 0: for as many as needed."""
+        """A client object of the backend with this number of devices; 0 is as many as programs need."""
         if devices not in self._clients:
             self._clients[devices] = Client(self.backend, devices or None)
         return self._clients[devices]
 
     def _put(self, request: OpenRequest, message: Message) -> Any:
-        """Creates an array from the pieces that follow."""
+        """Creates an array, whose bytes arrive later in pieces."""
         number, dims = message.get("array", 0), messages.checked_dims(message.get("dims", ()))
         kind, device = messages.dtype_named(message.get("dtype", "")), message.get("device", 0)
         size = kind.itemsize * math.prod(dims)
@@ -312,7 +324,7 @@ class ClientSession:
 
     def _piece(self, call: int, body: bytes) -> None:
         found = self._arriving.get(call)
-        if found is None:  # of an array that was refused
+        if found is None:  # the array was refused
             self.transport.take(body, None)
             return
         size = self.transport.take(body, found.into, found.at)
@@ -320,13 +332,13 @@ class ClientSession:
         self.page.add("bytes_in", size)
         if found.at == found.into.size:
             del self._arriving[call]
-            if self._on_host:  # all other threads may wait for runs that wait for this array
+            if self._on_host:  # not in the pool, whose threads may all wait for this array
                 self._do(found.request, found.made)
             else:
                 self._pool.submit(self._do, found.request, found.made)
 
     def _get(self, request: OpenRequest, message: Message) -> RequestStep:
-        """Sends the bytes of an array."""
+        """Sends the bytes of an array to the client."""
         value = self.arrays[message.get("array", 0)]
 
         def give() -> Message:
@@ -365,12 +377,14 @@ class ClientSession:
         return compiled
 
     def _compiled(self, message: Message) -> tuple[Executable, dict[str, str]]:
-        """The executable for a request, and the requested dump files."""
+        """Compiles the module in a request. Returns (executable, dump files by name, if they were
+        requested).
+        """
         module = self._module(message.get("module", b""))
         options = CompileOptions.from_proto(message.get("options", b""))
         for name, _ in options.flags:
             if name in OF_SERVER:
-                raise UnsupportedError(f"compile: the flag {name} is the server's, and no client's")
+                raise UnsupportedError(f"compile: only the server can set the flag {name}, not a client")
         client = self._client(message.get("devices", 0))
         if not message.get("dump"):
             return client.compile(module, options), {}
@@ -407,7 +421,7 @@ class ClientSession:
         options = ExecuteOptions(message.get("deadline"), (), bool(message.get("asynchronous")))
         alone = len(self._active) == 1 and not any(isinstance(array, Future) for array in given)
         here = alone and program.short and program.profile is None
-        short = here and not options.asynchronous  # nobody asks for its results before its answer
+        short = here and not options.asynchronous  # its results are not requested before its answer
         futures: list[Future] = [Future() for _ in numbers] if not short else []
         self.arrays.update(zip(numbers, futures, strict=False))
         request.ordered, stops = options.asynchronous, program.stops
@@ -418,7 +432,7 @@ class ClientSession:
                 if program.stops != stops:
                     raise Cancelled(f"{face.name}: the run was cancelled before it began", CANCELLED)
                 self._room(program.needs, f"a run of {face.name}")
-                if not here:  # others may begin meanwhile
+                if not here:  # other requests may begin meanwhile
                     self._count(program.needs)
                 try:
                     found = program.run(values, rows, options)
@@ -440,12 +454,14 @@ class ClientSession:
         return run() if here else run
 
     def _arguments(self, program: ServedProgram, rows: int, message: Message) -> list[Any]:
-        """The arrays that a message refers to or contains, in order."""
+        """The arguments of a run in order: arrays that the message refers to by number, or that it
+        contains.
+        """
         specs, dynamic = program.face.parameters * rows, program.dynamic
         numbers, data = message.get("arguments", ()), message.get("data", ())
         if len(numbers) != len(specs) or sum(not number for number in numbers) != len(data):
             raise InvalidArgument(
-                f"service: {len(numbers)} arguments, wanted {len(specs)}; {len(data)} with data"
+                f"service: found {len(numbers)} arguments, wanted {len(specs)}; {len(data)} with data"
             )
         left, sizes = iter(data), iter(message.get("sizes", ()))
         found = []
@@ -458,8 +474,8 @@ class ClientSession:
         return found
 
     def _executed(self, program: ServedProgram, found: list[Array]) -> Message:
-        """The answer: sizes of dynamic results, and the values of small results, which then need not be
-        requested.
+        """The answer to a run: the sizes of dynamic results, and the values of small results, which the
+        client then need not request.
         """
         answer: Message = {}
         if program.result_bytes <= INLINE_BYTES and not any(array.elsewhere for array in found):
@@ -472,7 +488,7 @@ class ClientSession:
         return answer
 
     def _parallel(self, request: OpenRequest, message: Message) -> RequestStep:
-        """Runs several programs in parallel."""
+        """Runs several programs at the same time, each on a device of its own."""
         given = [self.arrays[number] for number in message.get("arguments", ())]
         first = message.get("results", 0)
         self.page.add("executions")
@@ -502,17 +518,17 @@ class ClientSession:
         return lambda: {"text": program.made.as_text(message.get("stage", "optimized"))}
 
     def _profile(self, request: OpenRequest, message: Message) -> Message:
-        """Starts measuring a program, or returns the measurements."""
+        """Starts measuring a program, or stops and returns the measurements."""
         program, before = self._program(request, message), None
         before, program.profile = program.profile, Profile() if message.get("begin") else None
         program.made.profiling(program.profile)
         counts = [c for run in (before.runs if before else ()) for c in run.counts()]
         return {"step": [{"row": asdict(row), "ns": ns, "calls": calls} for row, ns, calls in counts]}
 
-    # Questions to the client.
+    # Requests to the client.
 
     def _told(self, call: int, kind: int, body: bytes) -> None:
-        """Handles an answer of the client."""
+        """Handles the client's answer to a request of this session."""
         future = self._asked.pop(call)
         try:
             message = messages.decode(kind, body)
@@ -524,7 +540,9 @@ class ClientSession:
             future.set_result(message)
 
     def ask(self, kind: str, message: Message, check: Callable[[], None] = lambda: None) -> Message:
-        """Asks the client and returns its answer; `check` raises when waiting has become pointless."""
+        """Sends a request to the client and returns its answer. `check` is called while waiting, and raises
+        an exception to stop waiting.
+        """
         number, future = next(self._questions), Future[Message]()
         self._asked[number] = future
         self.transport.send(number, NUMBERS[kind], messages.encode(kind, message))
@@ -541,7 +559,9 @@ class ClientSession:
 
 @dataclass(slots=True)
 class Arriving:
-    """An array that is being received, and what to do when it is complete."""
+    """An array whose bytes are being received: `at` bytes are in `into`; `made` is the next step once it is
+    complete.
+    """
 
     request: OpenRequest
     into: np.ndarray
@@ -550,7 +570,9 @@ class Arriving:
 
 
 class ClientFeed(Feed):
-    """A feed whose values come from the client's feed with the same device and channel."""
+    """A feed of the worker. It takes its values from, and adds them to, the client's feed of the same device
+    and channel.
+    """
 
     session: ClientSession
 
@@ -567,16 +589,16 @@ class ClientFeed(Feed):
 
 
 def _there(value: Any) -> Any:
-    """An array, once the run that computes it has ended."""
+    """Returns an array after waiting for the run that computes it. The value may be a Future of the array."""
     array = value.result() if isinstance(value, Future) else value
     return array.block_until_ready()
 
 
 def arrays_of(inst: Instruction) -> list[Shape]:
-    """The arrays of an instruction."""
+    """The array shapes in the result of an instruction."""
     return [leaf for leaf in inst.shape.leaves() if isinstance(leaf, Shape)]
 
 
 def leaves_of(module: Module) -> int:
-    """The number of arrays that a module takes."""
+    """The number of arrays that the module's parameters consist of."""
     return sum(len(arrays_of(parameter)) for parameter in module.entry.parameters)

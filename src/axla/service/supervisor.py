@@ -1,8 +1,8 @@
-"""The server: checks clients, assigns each to a worker process, and monitors the workers.
+"""The server: admits clients, assigns each to a worker process, and monitors the workers.
 
-All this is done by the thread of `Supervisor.run`, which never blocks. It reads only the first message of a
-client, as it arrives, with a size limit and a time limit; messages of a session are never read here. Relays
-of other transports and signals send their orders through a socket that wakes it up.
+The thread of `Supervisor.run` does all this, and never blocks. From a client it reads only the first message,
+as it arrives, with limits of size and time; the worker reads the others. Other threads (relays of other
+transports, signal handlers) queue orders, and wake this thread through a socket.
 """
 
 from __future__ import annotations
@@ -39,23 +39,24 @@ from axla.service.transport import HEADER, SocketTransport, new_window
 
 _PAGE = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
 _TICK = 0.1
-"""Seconds between two looks at the workers."""
+"""The seconds between two checks of the workers."""
 _HELLO_SECONDS, _HELLO_BYTES, _GREETINGS = 5.0, 1 << 12, 64
-"""Of the first message, and clients that may owe it: the oldest of more is sent away."""
+"""Limits of time and bytes for a client's first message, and of clients that have not sent it. If there are
+more, the oldest is disconnected."""
 _START_SECONDS, _STARTS = 120.0, os.cpu_count() or 1
-"""For the start of a worker, and workers that may start at once."""
+"""The time limit for the start of a worker, and the number of workers that may start at the same time."""
 _TRIES, _PAUSE = 3, 1.0
-"""Workers that end before any was ready: the backend does not run here. Seconds after which workers are tried
-again that could not be started later on.
+"""If this number of workers end before any was ready, the backend does not work here. Later on, starting a
+worker that failed is tried again after these seconds.
 """
 _SAID = 300
-"""Characters of what a worker has printed that its last line in the log has."""
+"""The number of last characters of a worker's output that are logged when it ends."""
 
 
 @dataclass(slots=True)
 class Settings:
-    """The settings of `axla serve`. A client must present one of the `tokens`; without tokens, everyone who
-    can open the socket is admitted. `log` is "text", "json" or "none".
+    """The settings of `axla serve`. A client must present one of the `tokens`; if there are none, everyone
+    who can open the socket is admitted. `log` is "text", "json" or "none".
     """
 
     backends: tuple[str, ...] = ("cpu",)
@@ -66,22 +67,22 @@ class Settings:
 
 
 class Worker:
-    """A process that serves a client, or waits for one."""
+    """A worker process, which serves a client or waits for one. `session` is "" while it waits."""
 
     def __init__(self, backend: str, settings: Settings, log_file: int) -> None:
         self.backend, self.session = backend, ""
         self.page, self.base, self.began, self.ready = Page(), 0, time.monotonic(), False
         self.breach: AxlaError | None = None
-        """Why it was killed."""
+        """The reason why it was killed."""
         self.reasons: socket.socket | None = None
-        """Where its client reads why it ended."""
+        """The socket on which its client receives the reason of its end."""
         self.control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._prints, prints = socket.socketpair()
         self.said = b""
         files = {"control": theirs.fileno(), "page": self.page.file, "log_file": log_file}
         told = {**files, "backend": backend, "limits": asdict(settings.limits), "log": settings.log}
         command = [sys.executable, "-P", "-m", "axla.service.worker", json.dumps(told)]
-        paths = os.pathsep.join(path for path in sys.path if path)  # and, by -P, not where we are
+        paths = os.pathsep.join(path for path in sys.path if path)  # -P leaves the current folder out
         with theirs, prints, contextlib.closing(self.page):
             self.process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=prints.fileno(), stderr=prints.fileno(),
@@ -90,7 +91,7 @@ class Worker:
         self.ended = os.pidfd_open(self.process.pid)
 
     def take(self, connection: socket.socket, session: str) -> None:
-        """Assigns it a client. If it has just ended, the client finds its connection closed."""
+        """Assigns a client to the worker. If the worker has just ended, the client's connection is closed."""
         window = new_window()
         try:
             self.reasons, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -103,22 +104,24 @@ class Worker:
             os.close(window)
 
     def lives(self) -> bool:
-        """Whether it has not ended. (`poll` would release its process id, which may be needed to kill it.)"""
+        """Whether the process is running. (`poll` would free its process id, which `kill` needs.)"""
         return os.waitid(os.P_PIDFD, self.ended, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
 
     def listen(self) -> None:
-        """Reads its output, which may be text from its client and must not look like a line of the log."""
+        """Reads the worker's output. It is kept apart from the log, as it may be text of the client that
+        imitates log lines.
+        """
         with contextlib.suppress(OSError):
             self.said = (self.said + self._prints.recv(1 << 16, socket.MSG_DONTWAIT))[-_SAID:]
 
     def kill(self, why: AxlaError | None = None) -> None:
-        """Kills it and the processes that it has started."""
+        """Kills the worker and all processes that it started. `why` is the reason for the client."""
         self.breach = self.breach or why
         with contextlib.suppress(OSError):
             os.killpg(self.process.pid, signal.SIGKILL)
 
     def drain(self) -> None:
-        """Makes it end when its requests are done."""
+        """Makes the worker end once its requests are finished."""
         if not self.session:
             return self.kill()
         self.breach = self.breach or messages.unavailable("service: the server was shut down")
@@ -126,55 +129,55 @@ class Worker:
             self.control.send(b"drain")
 
     def tell(self, why: bytes) -> None:
-        """Tells its client why it ended."""
+        """Sends the client the reason for the worker's end, as an encoded message."""
         with contextlib.suppress(OSError):
             assert self.reasons is not None
             self.reasons.send(why, socket.MSG_DONTWAIT)
 
     def why_ended(self) -> AxlaError | None:
-        """The error for its client; None when it ended normally."""
-        self.kill()  # what it has started, while its number is its own
+        """The error to report to the client of a worker that has ended; None if it ended normally."""
+        self.kill()  # the processes it started, while its process id is not reused
         self.listen()
         code = self.process.wait()
         if self.breach is not None or code == 0:
             return self.breach
         if code == -signal.SIGXCPU:
-            return OutOfMemory("service: the processor time that this client may take is used up")
+            return OutOfMemory("service: this client has used up its processor time")
         how = f"by {signal.Signals(-code).name}" if code and code < 0 else f"with exit code {code}"
         return messages.unavailable(
-            f"service: the worker process of this client ended {how}; its arrays and programs are gone"
+            f"service: the worker process of this client ended {how}; its arrays and programs are lost"
         )
 
     def close(self) -> None:
-        """Closes the pipes and removes the temporary folders of a process that has ended."""
+        """Closes the sockets of a worker that has ended, and removes its temporary folders."""
         for one in (self.control, self.reasons, self._prints):
             if one is not None:
                 one.close()
         os.close(self.ended)
         folder, begin = tempfile.gettempdir(), temporary_name(self.process.pid)
-        for left in os.listdir(folder):  # `glob` would remember each name that was looked for
+        for left in os.listdir(folder):  # `glob` would cache a regular expression for each name
             if left.startswith(begin):
                 shutil.rmtree(os.path.join(folder, left), ignore_errors=True)
 
 
 class Supervisor:
-    """A server. `run` returns when it was told to stop and all workers have ended."""
+    """A server. `run` returns after `stop`, when all workers have ended."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self._selector = selectors.DefaultSelector()
         self._workers: dict[int, Worker] = {}
         self._coming: dict[socket.socket, float] = {}
-        """Clients that owe their first message, and until when."""
+        """Clients that have not sent their first message yet, with the time limit of each."""
         self._waiting: deque[tuple[socket.socket, str]] = deque()
         self._counted = Counter(dict.fromkeys((*COUNTERS[1:], "sessions", "refused", "breaches", "lost"), 0))
-        """The counters of workers that have ended, and the numbers of sessions, refusals,
-        breaches and losses.
+        """Sums of the counters of workers that have ended; and the numbers of sessions, of clients refused,
+        of limits exceeded ("breaches") and of workers that crashed ("lost").
         """
         self._counting = threading.Lock()
         self._sessions, self._failures, self._why = 0, 0, ""
         self._began: set[str] = set()
-        """Backends of which workers were ready."""
+        """The backends for which a worker was ready at least once."""
         self._listener: socket.socket | None = None
         self._log_file = os.dup(2)
         self._stop_at = self._look_at = self._start_at = 0.0
@@ -184,24 +187,24 @@ class Supervisor:
             end.setblocking(False)
         self._watch(self._woken, self._obey)
 
-    # What others call, from any thread.
+    # These may be called from any thread.
 
     def greet(self, connection: socket.socket) -> None:
-        """Waits for the first message of a client."""
+        """Begins to wait for the first message of a client."""
         self._order(partial(self._come, connection))
 
     def stop(self) -> None:
-        """Stops the server when requests in progress are done or `drain_seconds` have passed; at once if
-        called again.
+        """Stops the server when the requests in progress are finished, or after `drain_seconds`; at once if
+        called a second time.
         """
         self._order(self._stop)
 
     def note(self, event: str, **facts: Any) -> None:
-        """Writes an event of the server to the log."""
+        """Writes a log line about the server itself. `event` names what happened."""
         self._log("server", event=event, **facts)
 
     def counters(self) -> dict[str, int]:
-        """All counters: of live workers and of those that have ended."""
+        """All counters, summed over the running workers and those that have ended."""
         with self._counting:
             found, workers = Counter(self._counted), list(self._workers.values())
         for worker in workers:
@@ -222,13 +225,13 @@ class Supervisor:
     # The loop.
 
     def listen(self, path: str) -> None:
-        """Opens a unix socket, for its owner only."""
+        """Opens a unix socket at `path` that only its owner may use."""
         _clear(path)
         self._listener, before = socket.socket(socket.AF_UNIX), os.umask(0o177)
         try:
             self._listener.bind(path)
         except OSError as error:
-            raise InvalidArgument(f"axla serve: the socket {path!r} cannot be made: {error}") from None
+            raise InvalidArgument(f"axla serve: cannot create the socket {path!r}: {error}") from None
         finally:
             os.umask(before)
         self._listener.listen(128)
@@ -236,15 +239,15 @@ class Supervisor:
         self._watch(self._listener, self._accept)
 
     def run(self) -> None:
-        """Serves until `stop`. UnsupportedError where workers do not start."""
+        """Serves clients until `stop`. UnsupportedError if the workers cannot be started."""
         self._hold_spares()
         while not (self._stop_at and not self._workers):
             for key, _ in self._selector.select(_TICK):
-                if self._selector.get_map().get(key.fd) == key:  # else gone by what was done before
+                if self._selector.get_map().get(key.fd) == key:  # an earlier event may have removed it
                     key.data()
             self._look()
         if self._failures >= _TRIES:
-            raise UnsupportedError(f"axla serve: its workers do not start: {self._why}")
+            raise UnsupportedError(f"axla serve: the worker processes do not start: {self._why}")
 
     def _watch(self, what: Any, call: Callable[[], None]) -> None:
         self._selector.register(what, selectors.EVENT_READ, call)
@@ -256,24 +259,26 @@ class Supervisor:
         assert self._listener is not None
         try:
             self.greet(self._listener.accept()[0])
-        except OSError as error:  # no descriptors are left
+        except OSError as error:  # no file descriptors are left
             self.note("accept", message=str(error))
             time.sleep(_TICK)
 
     def _look(self) -> None:
-        """Periodic work: breaches of limits, the end of draining."""
+        """Periodic checks: of time and memory limits, of clients without a first message, and of the end of a
+        shutdown.
+        """
         limits, now = self.settings.limits, time.monotonic()
         if now < self._look_at:
             return
         self._look_at = now + _TICK
         for connection in [one for one, until in self._coming.items() if until < now]:
-            late = DeadlineExceeded(f"service: no first message came in {_HELLO_SECONDS:g} s")
+            late = DeadlineExceeded(f"service: the first message did not arrive within {_HELLO_SECONDS:g} s")
             self._refuse(self._leave(connection), late)
         for worker in self._workers.values():
             worker.listen()
             if not worker.session:
                 if not worker.ready and now - worker.began > _START_SECONDS:
-                    worker.kill(messages.unavailable(f"it was not ready after {_START_SECONDS:g} s"))
+                    worker.kill(messages.unavailable(f"the worker was not ready after {_START_SECONDS:g} s"))
                 continue
             oldest, used = worker.page.get("oldest"), _resident(worker.process.pid) - worker.base
             if oldest and now - oldest / 1e9 > limits.seconds:
@@ -311,7 +316,7 @@ class Supervisor:
 
     def _come(self, connection: socket.socket) -> None:
         if len(self._coming) >= _GREETINGS:
-            late = OutOfMemory("service: too many clients come at once, and this one has not said its name")
+            late = OutOfMemory("service: too many clients connect at once, and this one sent no message yet")
             self._refuse(self._leave(next(iter(self._coming))), late)
         self._coming[connection] = time.monotonic() + _HELLO_SECONDS
         transport = SocketTransport(connection)
@@ -319,19 +324,21 @@ class Supervisor:
         self._watch(connection, partial(self._greet, connection, transport))
 
     def _leave(self, connection: socket.socket) -> socket.socket:
-        """Stops waiting for a client."""
+        """Stops waiting for the first message of a client, and returns its connection."""
         self._selector.unregister(connection)
         del self._coming[connection]
         return connection
 
     def _greet(self, connection: socket.socket, transport: SocketTransport) -> None:
-        """Reads what has arrived of a client's first message."""
+        """Reads the part of a client's first message that has arrived. Admits or refuses the client when it
+        is complete.
+        """
         try:
             message = transport.receive(0)
             if message is None:
                 return
             if message[1] != NUMBERS["Hello"]:
-                raise InvalidArgument("service: the first message is not one of axla's")
+                raise InvalidArgument("service: the first message is not a Hello message")
             backend = self._checked(messages.decode(*message[1:]))
         except Exception as error:
             self._refuse(self._leave(connection), error)
@@ -339,11 +346,11 @@ class Supervisor:
             self._admit(self._leave(connection), backend)
 
     def _checked(self, hello: dict[str, Any]) -> str:
-        """The backend for a client; raises an error if it is not admitted."""
+        """Returns the name of the backend for a client; raises an error if the client is not admitted."""
         settings, found = self.settings, hello.get("version")
         if found != messages.VERSION:
             raise UnsupportedError(
-                f"service: the client speaks version {found}, this server version {messages.VERSION}"
+                f"service: the client has protocol version {found}, this server {messages.VERSION}"
             )
         token = hello.get("token", "").encode("utf-8", "surrogateescape")
         if settings.tokens and not any(hmac.compare_digest(token, t.encode()) for t in settings.tokens):
@@ -356,12 +363,12 @@ class Supervisor:
         return backend
 
     def _admit(self, connection: socket.socket, backend: str) -> None:
-        """Queues a client for a worker, if the limit allows it."""
+        """Adds a client to those that wait for a worker, unless there are too many."""
         there = len(self._waiting) + sum(1 for worker in self._workers.values() if worker.session)
         if self._stop_at:
             self._refuse(connection, messages.unavailable("service: the server shuts down"))
         elif there >= self.settings.limits.clients:
-            self._refuse(connection, OutOfMemory(f"service: there are {there} clients, which is the limit"))
+            self._refuse(connection, OutOfMemory(f"service: there are already {there} clients, the limit"))
         else:
             self._waiting.append((connection, backend))
             self._hand_out()
@@ -374,11 +381,11 @@ class Supervisor:
             connection.send(HEADER.pack(len(body), 0, NUMBERS["Failed"]) + body, socket.MSG_DONTWAIT)
 
     def _hand_out(self) -> None:
-        """Assigns waiting clients that are still connected to ready workers."""
+        """Assigns waiting clients to ready workers. Clients that have disconnected are removed."""
         for _ in range(len(self._waiting)):
             connection, backend = self._waiting.popleft()
             if _is_gone(connection):
-                self._refuse(connection, messages.unavailable("service: the client has gone before its turn"))
+                self._refuse(connection, messages.unavailable("service: the client left while it waited"))
                 continue
             ready = (w for w in self._workers.values() if w.ready and w.backend == backend)
             spare = next((worker for worker in ready if worker.lives()), None)
@@ -388,7 +395,7 @@ class Supervisor:
             self._sessions += 1
             try:
                 spare.take(connection, f"s{self._sessions}")
-            except OSError as error:  # no descriptors are left
+            except OSError as error:  # no file descriptors are left
                 self._refuse(connection, OutOfMemory(f"service: no more clients can be served: {error}"))
                 continue
             self._counted["sessions"] += 1
@@ -399,8 +406,8 @@ class Supervisor:
     # Workers.
 
     def _hold_spares(self) -> None:
-        """Starts workers until one of each backend is idle, and one is ready for each waiting client; a few
-        at a time.
+        """Starts workers, a few at a time, until each backend has one for every waiting client, and one
+        more.
         """
         for backend in self.settings.backends if not self._stop_at else ():
             wanted = 1 + sum(1 for _, b in self._waiting if b == backend)
@@ -411,7 +418,7 @@ class Supervisor:
                     return
                 try:
                     worker = Worker(backend, self.settings, self._log_file)
-                except OSError as error:  # no processes, no descriptors
+                except OSError as error:  # too many processes or descriptors
                     self._start_at = time.monotonic() + _PAUSE
                     return self.note("worker", backend=backend, message=str(error))
                 self._workers[worker.ended] = worker
@@ -428,7 +435,7 @@ class Supervisor:
         self._hand_out()
 
     def _end(self, worker: Worker) -> None:
-        """Handles the end of a worker: tells its client why, and logs it."""
+        """Handles the end of a worker process: tells its client the reason, and logs it."""
         why = worker.why_ended()
         self._selector.unregister(worker.ended)
         with self._counting:
@@ -467,7 +474,7 @@ def _is_gone(connection: socket.socket) -> bool:
 
 
 def _resident(process: int) -> int:
-    """The resident memory of a process and those that it has started, in bytes."""
+    """The bytes of resident memory of a process and of all its descendants."""
     found = 0
     with contextlib.suppress(OSError, IndexError, ValueError):
         found = int(Path(f"/proc/{process}/statm").read_text().split()[1]) * _PAGE
@@ -477,7 +484,9 @@ def _resident(process: int) -> int:
 
 
 def _clear(path: str) -> None:
-    """Removes a socket that an earlier server has left; InvalidArgument for one in use, or another file."""
+    """Removes the socket file that an earlier server left. InvalidArgument if a server uses it, or if it is
+    another kind of file.
+    """
     with contextlib.suppress(FileNotFoundError), socket.socket(socket.AF_UNIX) as probe:
         if not stat.S_ISSOCK(os.stat(path).st_mode):
             raise InvalidArgument(f"axla serve: {path!r} exists and is not a socket")
@@ -485,4 +494,4 @@ def _clear(path: str) -> None:
             probe.connect(path)
         except OSError:
             return os.unlink(path)
-        raise InvalidArgument(f"axla serve: a server listens on {path!r} already")
+        raise InvalidArgument(f"axla serve: a server already listens on {path!r}")

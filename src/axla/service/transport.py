@@ -1,8 +1,9 @@
-"""Transports of messages: `Transport`, and the one for a unix socket with shared memory for arrays.
+"""Transports of messages: the base class `Transport`, and the one for unix sockets, which passes arrays
+through shared memory.
 
-A message is a header (number of bytes that follow, number of the call, kind) and a body. Other transports
-derive from `Transport` and define `send`, `receive`, `close` and, if they share memory with the other side,
-`_place` and `_found`; otherwise the pieces of arrays are in the messages.
+A message is a header (bytes of the body, number of the call, kind) and a body. Other transports derive from
+`Transport` and define `send`, `receive` and `close`. Pieces of arrays are part of the messages; a transport
+that shares memory with the other side defines `_place` and `_found` instead.
 """
 
 from __future__ import annotations
@@ -26,22 +27,23 @@ from axla.core.errors import AxlaError, InvalidArgument
 from axla.service.messages import CREDIT, PIECE
 
 HEADER = struct.Struct("<IIB")
-"""Bytes of the body, number of the call, kind."""
+"""The number of bytes in the body, the number of the call, the kind."""
 PIECE_BYTES, PIECES = 1 << 21, 8
-"""A piece of an array, and how many of one direction may be under way."""
+"""The bytes of a piece of an array, and the limit of pieces in one direction that are sent but not yet
+processed."""
 WINDOW_BYTES = 2 * PIECES * PIECE_BYTES
 FIRST_BYTES = 1 << 16
-"""Of the first message: nothing is known of the other side then."""
+"""The limit of bytes of the first message, from an unknown sender."""
 _PIECE = struct.Struct("<BI")
 _CHUNK = 1 << 16
 
 
 class BadMessage(InvalidArgument):
-    """BadMessage data: the start of the next message is unknown."""
+    """Malformed data was received, so that the start of the next message is unknown."""
 
 
 class Closed(Exception):
-    """The other side is gone; `why` has the reason, if known."""
+    """The other side has closed the connection. `why` is its reason, if known."""
 
     def __init__(self, text: str = "", why: AxlaError | None = None) -> None:
         super().__init__(text)
@@ -49,90 +51,93 @@ class Closed(Exception):
 
 
 class Transport:
-    """Messages in both directions. Any thread may send; one at a time receives."""
+    """Sends and receives messages. Any number of threads may send; one thread at a time may receive."""
 
     most = FIRST_BYTES
-    """Bytes of a message: more are refused before memory is taken for them."""
+    """The limit of bytes of a message, checked before memory is allocated for it."""
 
     def __init__(self) -> None:
         self._free, self._taken = deque(range(PIECES)), bytearray()
         self.stuck: Callable[[], None] | None = None
-        """Called again and again while a message cannot be sent, as the other side does not read; None: the
-        thread waits. (A method of its own would keep the transport, and its window, until a collection.)
-        """
+        """Called repeatedly while a message cannot be sent because the other side does not read; if None, the
+        thread waits. (A bound method of this object would be a reference cycle: memory would stay until a
+        garbage collection.) """
 
     def send(self, call: int, kind: int, *body: Any) -> None:
-        """Sends a message with this body. Closed where the other side is gone."""
+        """Sends a message. Raises Closed if the other side has closed the connection."""
         raise NotImplementedError
 
     def receive(self, timeout: float | None = None) -> tuple[int, int, Any] | None:
-        """The next message: call, kind, body; None if none arrives within `timeout` seconds. Closed at the
-        end, BadMessage for a message that is too long.
+        """Returns the next message as (number of the call, kind, body); None if none arrives within `timeout`
+        seconds. Raises Closed at the end of the connection, BadMessage for a message that is too long.
         """
         raise NotImplementedError
 
     def close(self) -> None:
-        """Ends both directions; receiving threads get Closed."""
+        """Ends both directions. Closed is raised in receiving threads."""
 
     def _wait_writable(self) -> None:
-        """Waits until more can be sent, or for a limited time."""
+        """Waits until more data can be sent, but only for a limited time."""
 
     # Arrays.
 
     def give(self, call: int, data: np.ndarray, wait: Callable[[Callable[[], object]], None]) -> None:
-        """Sends bytes in pieces. `wait(until)` returns when `until()` holds, which credits from the other
-        side bring about.
+        """Sends the bytes of an array in pieces, for a call. `wait(until)` must return when `until()` is
+        true, which credits from the other side cause.
         """
         for at in range(0, data.size, PIECE_BYTES):
             part = data[at : at + PIECE_BYTES]
             while True:
-                with contextlib.suppress(IndexError):  # another thread took it
+                with contextlib.suppress(IndexError):  # another thread took the slot
                     slot = self._free.popleft()
                     break
                 wait(lambda: self._free)
             self.send(call, PIECE, _PIECE.pack(slot, part.size), self._place(slot, part))
 
     def take(self, body: Any, into: np.ndarray | None, at: int = 0) -> int:
-        """Copies a piece to its place; returns its number of bytes. Its slot is credited back together with
-        others. With `into` None it is dropped. BadMessage for one that does not fit.
+        """Copies a received piece to `into` from offset `at`, or drops it if `into` is None. Returns its
+        number of bytes. Its slot is credited later, together with others. BadMessage for a piece that does
+        not fit.
         """
         if len(body) < _PIECE.size:
             raise BadMessage(f"service: a piece of {len(body)} bytes is too short for its header")
         slot, size = _PIECE.unpack_from(body)
         part = self._found(slot, size, body)
         if slot >= PIECES or part.size != size or (into is not None and size > into.size - at):
-            raise BadMessage(f"service: a piece of {size} bytes in place {slot} is more than was announced")
+            raise BadMessage(f"service: a piece of {size} bytes in slot {slot} does not fit")
         if into is not None:
             np.copyto(into[at : at + size], part)
         self._taken.append(slot)
-        if len(self._taken) >= PIECES // 2:  # the other side has as many left, and is woken less often
+        if len(self._taken) >= PIECES // 2:  # not each one: that would wake the other side more often
             taken, self._taken = self._taken, bytearray()
             self.send(0, CREDIT, taken)
         return size
 
     def credit(self, body: bytes) -> None:
-        """The other side has processed pieces: their slots are free."""
+        """Handles a credit: the other side has processed pieces, whose slots are now free."""
         for slot in body:
             if slot >= PIECES or slot in self._free:
-                raise BadMessage("service: a credit for a piece that was not sent")
+                raise BadMessage("service: found a credit for a piece that was not sent")
             self._free.append(slot)
 
     def _place(self, slot: int, part: np.ndarray) -> Any:
-        """Puts a piece where the other side finds it; returns the part that goes into the message."""
+        """Stores a piece for the other side in a slot; returns the bytes of it that must be in the
+        message.
+        """
         return part.data
 
     def _found(self, slot: int, size: int, body: Any) -> np.ndarray:
-        """The bytes of a piece."""
+        """The bytes of a received piece, which is in a slot or in the body of its message."""
         return np.frombuffer(body, np.uint8, offset=_PIECE.size)
 
 
 class SocketTransport(Transport):
-    """Messages over a unix socket. With a window, a file descriptor of shared memory, pieces are in it: the
-    client's in its first half.
+    """A transport over a unix socket. With a window (a file descriptor of shared memory), pieces of arrays
+    are in the window; the client's are in its first half.
     """
 
     awake = 100e-6
-    """Seconds that a receiver looks for a message before it sleeps: as long as a small call takes."""
+    """The seconds that a receiver polls for a message before it sleeps: about the time of a small call."""
 
     def __init__(self, sock: socket.socket, window: int | None = None, first: bool = True) -> None:
         super().__init__()
@@ -146,18 +151,20 @@ class SocketTransport(Transport):
             self.share(window, first)
 
     def share(self, window: int, first: bool) -> None:
-        """Uses a window for pieces from now on."""
+        """Uses the window for pieces from now on. `first` is whether this side sends in its first half."""
         memory = np.frombuffer(mmap.mmap(window, WINDOW_BYTES), np.uint8).reshape(2, PIECES, PIECE_BYTES)
         self._mine, self._theirs = memory[0 if first else 1], memory[1 if first else 0]
 
     def unshare(self) -> None:
-        """Releases the window."""
+        """Releases the memory of the window."""
         self._mine = self._theirs = None
 
     def send(self, call: int, kind: int, *body: Any) -> None:
-        """Writes a message to the socket. A message of the thread that is writing one comes behind it."""
+        """Writes a message to the socket. If this thread is already writing one, the message follows that
+        one.
+        """
         data, here = whole(call, kind, *body), threading.get_ident()
-        if self._sender == here:  # `stuck` has read something that is answered at once
+        if self._sender == here:  # `stuck` read a message and answers it at once
             self._later.append(data)
             return
         with self._sending:
@@ -181,7 +188,9 @@ class SocketTransport(Transport):
             data = memoryview(data)[sent:] if sent < len(data) else b""
 
     def receive(self, timeout: float | None = None) -> tuple[int, int, Any] | None:
-        """Reads the next message; None when none is whole after `timeout` seconds."""
+        """Reads the next message; None if it is not complete within `timeout` seconds. Otherwise as
+        `Transport.receive`.
+        """
         buffer, late = self._buffer, None if timeout is None else time.monotonic() + timeout
         while True:
             if len(buffer) >= HEADER.size:
@@ -192,7 +201,7 @@ class SocketTransport(Transport):
                 if len(buffer) >= end:
                     body = bytes(memoryview(buffer)[HEADER.size : end])
                     del buffer[:end]
-                    self._is_bulk = kind in (PIECE, CREDIT)  # for which it is worth to sleep
+                    self._is_bulk = kind in (PIECE, CREDIT)  # others may sleep in between
                     return call, kind, body
             try:
                 left = None if late is None else max(0.0, late - time.monotonic())
@@ -208,7 +217,9 @@ class SocketTransport(Transport):
             buffer += data
 
     def _received_soon(self, timeout: float | None) -> bytes | None:
-        """Polls for a message for a short time, since a sleeping thread wakes up some 50 us late."""
+        """Polls the socket for a short time, since a sleeping thread wakes about 50 us late. None if nothing
+        arrives.
+        """
         seconds = 0.0 if self._is_bulk else self.awake
         end = time.monotonic() + (seconds if timeout is None else min(seconds, timeout))
         while True:
@@ -218,8 +229,8 @@ class SocketTransport(Transport):
                 return None
 
     def receive_first(self, timeout: float) -> tuple[tuple[int, int, Any] | None, socket.socket | None]:
-        """The first answer of a server, and the socket on which it will say why the session ended. Receives
-        the window with them.
+        """Returns (the first message of a server, the socket on which it will send the reason for the end of
+        the session). Receives the descriptor of the window with them.
         """
         self.socket.settimeout(timeout)
         try:
@@ -258,10 +269,10 @@ class SocketTransport(Transport):
             return super()._found(slot, size, body)
         return self._theirs[slot, :size]
 
-    # For a relay: messages of another transport, whose pieces have their bytes in them.
+    # Methods for a relay to another transport, whose messages contain the bytes of pieces.
 
     def pass_on(self, data: bytes) -> None:
-        """Sends a complete message of another transport."""
+        """Sends a complete message that came from another transport."""
         size, call, kind = HEADER.unpack_from(data)
         if size != len(data) - HEADER.size:
             raise BadMessage(f"service: a message says {size} bytes, and has {len(data) - HEADER.size}")
@@ -269,12 +280,12 @@ class SocketTransport(Transport):
         if kind == PIECE and size >= _PIECE.size and self._mine is not None:
             slot, part = body[0], super()._found(0, 0, body)
             if slot >= PIECES or part.size > PIECE_BYTES:
-                raise BadMessage(f"service: a piece of {part.size} bytes in place {slot}")
+                raise BadMessage(f"service: a piece of {part.size} bytes in slot {slot} does not fit")
             body = body[: _PIECE.size].tobytes() + self._place(slot, part)
         self.send(call, kind, body)
 
     def receive_whole(self) -> bytes | None:
-        """A complete message for another transport."""
+        """Receives the next message in the form for another transport: complete, with the bytes of pieces."""
         message = self.receive()
         if message is None or message[1] != PIECE or self._theirs is None:
             return whole(*message) if message is not None else None
@@ -283,13 +294,13 @@ class SocketTransport(Transport):
 
 
 def whole(call: int, kind: int, *body: Any) -> bytes:
-    """The bytes of a message."""
+    """The bytes of a message: its header and body."""
     return b"".join([HEADER.pack(sum(map(len, body)), call, kind), *body])
 
 
 def new_window() -> int:
-    """A descriptor of memory for pieces, of a sealed size: if it could be truncated, readers would be
-    killed.
+    """Creates shared memory for pieces, and returns its file descriptor. The size is sealed: if it could be
+    truncated, processes reading it would be killed.
     """
     import fcntl
 
@@ -300,7 +311,7 @@ def new_window() -> int:
 
 
 def is_window(window: int) -> bool:
-    """Whether a descriptor is such memory."""
+    """Whether a file descriptor is of such memory: of the right size, and sealed."""
     import fcntl
 
     try:

@@ -1,8 +1,7 @@
-"""The process of one client: `python -m axla.service.worker`, which the supervisor starts and watches.
+"""The worker process of one client: `python -m axla.service.worker`, started and monitored by the supervisor.
 
-It loads its backend, says that it is ready, and waits for the client's connection, which the supervisor sends
-over the control socket, with the first message that it has read there. It ends with its client, or with its
-supervisor.
+It loads its backend, reports that it is ready, and waits for a client's connection, which the supervisor
+sends over the control socket. It ends when its client disconnects or its supervisor ends.
 """
 
 from __future__ import annotations
@@ -32,17 +31,17 @@ from axla.service.transport import HEADER, SocketTransport
 
 CONTROL_BYTES = 1 << 17
 _STACKS = 512 << 20
-"""Bytes of addresses for stacks and pools of threads, most of which are never touched."""
+"""The bytes of address space for the stacks and memory pools of threads. Most of it is never used."""
 _PR_SET_PDEATHSIG = 1
 _WARM = "ENTRY e { x = f32[] parameter(0)\n  ROOT y = f32[] add(x, x) }"
 
 
 def main() -> None:
-    """Serves one client; told by the supervisor in JSON."""
+    """Serves one client. The first argument of the process has the supervisor's instructions as JSON."""
     told = json.loads(sys.argv[1])
     log.FILE = told["log_file"]
     control, page = socket.socket(fileno=told["control"]), Page(told["page"])
-    for number in (signal.SIGINT, signal.SIGTERM):  # of the terminal; the supervisor decides
+    for number in (signal.SIGINT, signal.SIGTERM):  # Ctrl-C in the terminal is handled by the supervisor
         signal.signal(number, signal.SIG_IGN)
     if sys.platform == "linux":
         c.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -61,16 +60,16 @@ def main() -> None:
     session = ClientFeed.session = ClientSession(transport, backend, limits, page, lines.request)
     Feeds.kind = ClientFeed
     threading.Thread(target=_listen, args=[control, session], daemon=True).start()
-    with contextlib.suppress(OSError):  # the client has gone already
+    with contextlib.suppress(OSError):  # the client has already disconnected
         _welcome(connection, [reasons, window], first["session"], backend, limits)
         os.close(reasons)
         os.close(window)
         session.serve()
-    os._exit(0)  # runs that go on have nobody to go on for
+    os._exit(0)  # also ends runs in progress
 
 
 def _warm(backend: Backend) -> None:
-    """Loads what the first compilation of a client would load."""
+    """Loads everything that the first compilation of a client needs, by compiling a small program."""
     try:
         client = Client(backend, 1)
         client.compile(parse(_WARM)).execute([1.0])
@@ -80,7 +79,7 @@ def _warm(backend: Backend) -> None:
 
 
 def _restrain(limits: ClientLimits) -> None:
-    """Restricts this process, and all that it starts, from now on."""
+    """Limits the memory, files and processor time of this process and of all that it starts."""
     with open("/proc/self/statm") as statm:
         size = int(statm.read().split()[0]) * resource.getpagesize()
     bounds: dict[int, float] = {
@@ -92,17 +91,20 @@ def _restrain(limits: ClientLimits) -> None:
     for kind, bound in bounds.items():
         _, most = resource.getrlimit(kind)
         most = most if most != resource.RLIM_INFINITY else 1 << 62
-        # A second before the end of its processor time a process gets a signal that says why.
+        # One second before its processor time ends, the process gets a signal, from which the reason is
+        # known.
         pair = math.ceil(bound), math.ceil(bound) + (kind == resource.RLIMIT_CPU)
         resource.setrlimit(kind, (min(pair[0], most), min(pair[1], most)))
     with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as score:
-        score.write("500")  # where memory is short, the supervisor is the last to go
+        score.write("500")  # if memory runs out, workers are killed before the supervisor
 
 
 def _welcome(
     connection: socket.socket, files: list[int], session: str, backend: Backend, limits: ClientLimits
 ) -> None:
-    """The first answer, with the socket that says why the worker ended, and the window."""
+    """Sends the first answer to the client, together with the socket for the reason of the worker's end and
+    the window.
+    """
     able = backend.capabilities
     body = encode("Welcome", {
         "version": VERSION, "axla": versions()[0], "session": session, "backend": backend.name,
@@ -114,7 +116,7 @@ def _welcome(
 
 
 def _listen(control: socket.socket, session: ClientSession) -> None:
-    """Ends the process with its supervisor; at its word when requests are done."""
+    """Ends the process when the supervisor ends, or, on its order, when all requests are finished."""
     while data := control.recv(64):
         if data == b"drain":
             session.draining = True

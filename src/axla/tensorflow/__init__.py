@@ -1,18 +1,19 @@
-"""TensorFlow's graphs: read without TensorFlow, and made into HLO.
+"""Reads TensorFlow graphs without TensorFlow, and converts them to HLO.
 
-    f = axla.tensorflow.load("saved_model_dir")                 called by argument names, gives a dict
+    f = axla.tensorflow.load("saved_model_dir")                 is called by argument names, returns a dict
     f = axla.tensorflow.load("graph.pb", feeds=["x:0"], fetches=["y:0"])
 
-A message (`messages.py`; `reading.py` for files, `checkpoints.py`) becomes a verified `Graph` (`graph.py`,
-`frames.py` for loops as TensorFlow 1 writes them); `importer.py` makes a module of it, node by node, in
-scopes (`scope.py`, `regions.py`). What an operation is, and becomes, is said once, by its record
-(`records.py`, `ops`). `model.py` makes functions of Python of graphs.
+`reading.py` and `checkpoints.py` read files, `messages.py` decodes their messages. `graph.py` makes a
+verified `Graph` of a message; `frames.py` and `branches.py` convert its TensorFlow 1 loops and branches.
+`importer.py` makes an HLO module of a graph, node by node, in scopes (`scope.py`, `regions.py`). A record
+declares each operation and how it is lowered to HLO (`records.py`, `ops`). `model.py` makes Python functions
+of graphs.
 
-    with axla.tensorflow.Session(graph) as session: ...         TensorFlow runs it, with clusters (`clusters`)
-    f = axla.tensorflow.jit(f)                                  a function, layer or model is one cluster
-    print(axla.tensorflow.explain(f))                           what was compiled, what not, and why
+    with axla.tensorflow.Session(graph) as session: ...         TensorFlow runs a graph with clusters
+    f = axla.tensorflow.jit(f)                                  makes a function, layer or model a cluster
+    print(axla.tensorflow.explain(f))                           which nodes were compiled, which not, and why
 
-Only what is in `clusters` imports TensorFlow, and only when it is first used.
+Only the modules in `clusters` import TensorFlow, and only when they are first used.
 """
 
 import typing as _typing
@@ -34,7 +35,7 @@ _HOMES = {
 
 __all__ = ["Function", "Session", "Variables", "explain", "jit", "jit_scope", "load", "timeline"]
 
-_flags.take()  # before TensorFlow reads them
+_flags.take()  # removes axla's flags from TF_XLA_FLAGS before TensorFlow reads the variable
 
 
 def __getattr__(name: str) -> object:

@@ -1,15 +1,15 @@
-"""Attributes of nodes: what a record says of one, and its value in Python.
+"""The kinds of attributes that records declare, and the values of attributes in Python.
 
     kind            value in Python
     type            the name of a type, "DT_FLOAT"
     int float bool  a number
     string          str (surrogates for bytes that are not UTF-8)
-    shape           a tuple of sizes, -1 where not known, or None for any rank
+    shape           a tuple of sizes, -1 for an unknown one, or None for an unknown rank
     tensor          a NumPy array, read-only
     func            a `Callee`: the name of a function, and attributes
     list(KIND)      a tuple
 
-Behind a kind, `>=2` is the least number (or length of a list), `{a,b}` are the values that are allowed.
+After a kind, `>=2` is the smallest allowed number (or length of a list), and `{a,b}` are the allowed values.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def called_by(attributes: Mapping[str, Any]) -> list[Callee]:
 
 @dataclass(frozen=True, slots=True)
 class AttributeKind:
-    """The parts of a kind; see the module's docstring."""
+    """A kind, parsed: its `name` without `list()`, the `least` number or length, and the allowed values."""
 
     name: str
     is_list: bool
@@ -59,7 +59,7 @@ class AttributeKind:
 
 @cache
 def kind_of(text: str) -> AttributeKind:
-    """The kind of an attribute from the text of a record."""
+    """Parses the kind of an attribute in the notation of records, such as `list(int)>=2`."""
     found = _KIND.match(text)
     assert found is not None and found[2] in _FIELDS, text
     allowed = tuple(found[4].split(",")) if found[4] else ()
@@ -67,8 +67,9 @@ def kind_of(text: str) -> AttributeKind:
 
 
 def value_of(attribute: AttributeRecord, given: Proto | None, what: str) -> Any:
-    """The value of an attribute in Python, or the record's default where it is not given; VerifyError for one
-    that the record forbids.
+    """The value of an attribute in Python: that of the message, `given`, or the record's default if `given`
+    is None. Raises VerifyError for a missing attribute without a default, and for a value that the record
+    forbids.
     """
     kind, what = kind_of(attribute.kind), f"{what}: attribute {attribute.name!r}"
     if given is None:
@@ -76,7 +77,7 @@ def value_of(attribute: AttributeRecord, given: Proto | None, what: str) -> Any:
             raise VerifyError(f"{what} is missing")
         return default_of(attribute)
     if "placeholder" in given:
-        raise VerifyError(f"{what} stands for {given['placeholder']!r}, which is an attribute of a function")
+        raise VerifyError(f"{what} needs the function's attribute {given['placeholder']!r}")
     field = "list" if kind.is_list else _FIELDS[kind.name]
     if field not in given:
         found = ", ".join(sorted(given)) or "nothing"
@@ -114,7 +115,7 @@ def _one(kind: str, value: Any, what: str) -> Any:
 
 
 def default_of(attribute: AttributeRecord) -> Any:
-    """The default value of an attribute, by its record."""
+    """The default value of an attribute, which its record states as text."""
     kind, text = kind_of(attribute.kind), attribute.default
     if kind.is_list:
         return tuple(_default(kind.name, item) for item in text.strip("[]").split(",") if item)

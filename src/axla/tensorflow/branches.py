@@ -1,8 +1,9 @@
 """Converts TensorFlow 1 branches (Switch and Merge) to If nodes; `functional` converts loops to While nodes
 first.
 
-A branch consists of the nodes between a `Switch` and a `Merge`: a node runs only where all its inputs have
-values. The condition for that is its state: a set of predicates, each with the side that it must have.
+A branch consists of the nodes between a `Switch` and a `Merge`. A node runs only if all its inputs have
+values. Its state is the condition under which it runs: a set of predicates, each with the value that it must
+have.
 """
 
 from __future__ import annotations
@@ -25,8 +26,9 @@ _ALWAYS: State = frozenset()
 def functional(
     graph: Graph, outputs: Sequence[Output], targets: Collection[str], cut: Collection[Output]
 ) -> Graph:
-    """A graph with the nodes that outputs and targets need, without TensorFlow 1 loops and branches; the
-    graph itself where it has none.
+    """A graph with the nodes that `outputs` and `targets` need, in which While and If nodes replace
+    TensorFlow 1 loops and branches; `graph` itself if it has none. The outputs in `cut` are provided from
+    outside.
     """
     kinds = {node.kind for node in graph.nodes.values()}
     if kinds.isdisjoint((*LOOPS, "Switch", "Merge")):
@@ -36,7 +38,7 @@ def functional(
     found = given | without_frames(nodes, graph.library)
     for output in outputs:
         if output.node not in found:
-            raise VerifyError(f"'{output}' is inside of a loop")
+            raise VerifyError(f"'{output}' is inside a loop, so it cannot be fetched")
     graph = replace(graph, nodes=found)
     nodes = graph.needed(outputs, targets, cut)
     if any(node.kind in ("Switch", "Merge") for node in nodes):
@@ -46,8 +48,8 @@ def functional(
 
 @dataclass(slots=True, eq=False)
 class _Group:
-    """Merges with the same predicate that become one If; `roots` are nodes inside that other nodes wait
-    for.
+    """Merges with the same predicate, which become one If. `roots` are nodes in its branches for which nodes
+    outside wait.
     """
 
     predicate: Output
@@ -56,7 +58,7 @@ class _Group:
 
 
 class _Branches:
-    """The branches among nodes without loops, in topological order."""
+    """Finds the branches among nodes, which have no loops and are in topological order, and converts them."""
 
     def __init__(
         self, nodes: Sequence[Node], graph: Graph, outputs: Sequence[Output], targets: Collection[str]
@@ -68,9 +70,11 @@ class _Branches:
         self.depths: dict[str, int] = {}
         self.groups: dict[tuple[Output, int], _Group] = {}
         self.chosen: dict[str, int] = {}
-        """The input of a Merge that is the only one that can have a value."""
+        """For each Merge with only one input that can have a value, by name: the number of this input."""
         self.assumed = _ALWAYS
-        """The sides that hold where a function is called at all, as of a loop in a branch."""
+        """The predicates with values that hold in every call of this function, for example in the body of a
+        loop that is inside a branch.
+        """
         for node in nodes:
             self.enter(node)
         needed = _all_of(self.state(output) for output in outputs)
@@ -88,7 +92,7 @@ class _Branches:
         names = [*targets, *(name for node in waiting for name in node.controls)]
         self.add_roots([self.nodes[name] for name in dict.fromkeys(names) if self.states.get(name)])
 
-    # What must hold where a node runs.
+    # The conditions under which nodes run.
 
     def state(self, output: Output) -> State | None:
         """The condition under which an output has a value; None where it never has one."""
@@ -136,7 +140,7 @@ class _Branches:
         apart = first ^ second
         if len(alive) > 2 or len(apart) != 2 or len({predicate for predicate, _ in apart}) != 1:
             found = f"its inputs have values {_shown(first)} and {_shown(second)}"
-            raise UnsupportedError(f"{node}: {found}, wanted two sides of one predicate")
+            raise UnsupportedError(f"{node}: {found}, wanted the two sides of one predicate")
         self.states[node.name] = first & second
         if first & second:
             return depth
@@ -145,8 +149,8 @@ class _Branches:
         return depth + 1
 
     def add_roots(self, roots: Sequence[Node]) -> None:
-        """Assigns nodes inside of branches that other nodes wait for: to the If that runs them anyway, or to
-        an If of their own.
+        """Assigns each of `roots`, which are nodes in branches for which other nodes wait, to the If that
+        runs it anyway, or to an If of its own.
         """
         homes_of: dict[str, _Group] = {}
         for group in self.groups.values():
@@ -163,7 +167,9 @@ class _Branches:
             home.roots.append(root)
 
     def inside(self, group: _Group, side: bool) -> dict[str, Node]:
-        """The nodes that a group runs on one side."""
+        """The nodes that the If of a group runs if its predicate has the value `side`, by name, in
+        topological order.
+        """
         key = group.predicate, side
         wanted = [merge.inputs[self.input(merge, group.predicate, side)].node for merge in group.merges]
         wanted += [root.name for root in group.roots if key in (self.states[root.name] or ())]
@@ -177,14 +183,14 @@ class _Branches:
         return {name: found[name] for name in sorted(found, key=self.places.__getitem__)}
 
     def input(self, merge: Node, predicate: Output, side: bool) -> int:
-        """The number of the input of a Merge that has a value on this side."""
+        """The number of the input of a Merge that has a value if `predicate` has the value `side`."""
         states = [self.state(source) for source in merge.inputs]
         return next(n for n, state in enumerate(states) if state is not None and (predicate, side) in state)
 
-    # The graph without them.
+    # The graph without Switch and Merge nodes.
 
     def made(self) -> dict[str, Node]:
-        """The nodes that always run, with an If for each group."""
+        """The nodes that always run, by name, with an If for each group."""
         found = {}
         for name, node in self.nodes.items():
             if self.states[name] != _ALWAYS:
@@ -204,7 +210,7 @@ class _Branches:
         insides = [self.inside(group, side) for side in (True, False)]
         for node in (node for inside in insides for node in inside.values()):
             if run.setdefault(node.name, Output(name, 0)).node != name and _has_state(node):
-                raise UnsupportedError(f"{node}: two conditionals would run it")
+                raise UnsupportedError(f"{node}: it may change a resource, and two conditionals would run it")
         captured: dict[Output, Node] = {}
         branches = [
             self.branch(group, side, inside, captured)
@@ -229,8 +235,9 @@ class _Branches:
     def branch(
         self, group: _Group, side: bool, inside: Mapping[str, Node], captured: dict[Output, Node]
     ) -> Graph:
-        """The function for one side. `captured`: values from outside, with the nodes that represent them
-        inside.
+        """The function that the If of a group calls for the predicate value `side`, made of the nodes in
+        `inside`. `captured` collects the values that it takes from outside, each with the argument node that
+        represents it.
         """
         inner: dict[str, Node] = {}
         for name, node in inside.items():
@@ -253,8 +260,8 @@ class _Branches:
         self, source: Output, group: _Group, inside: Mapping[str, Node], inner: dict[str, Node],
         captured: dict[Output, Node],
     ) -> Output:  # fmt: skip
-        """The output inside a branch for a node's input: a Switch of the same predicate passes its value on,
-        another Switch is copied.
+        """The output that replaces `source`, the input of a node inside a branch. A Switch with the predicate
+        of the branch is replaced by its own input; any other Switch is copied into the branch.
         """
         name, predicate = source.node, self.predicate(source.node)
         if predicate == group.predicate:
@@ -276,7 +283,7 @@ class _Branches:
     def type(self, output: Output) -> str:
         types = self.all[output.node].types
         if types is None:
-            raise UnsupportedError(f"{self.all[output.node]}: neither TensorFlow's XLA nor axla has it")
+            raise UnsupportedError(f"{self.all[output.node]}: neither TensorFlow's XLA nor axla supports it")
         return types[output.index]
 
 
@@ -294,7 +301,7 @@ def _shown(state: State | None) -> str:
     if state is None:
         return "never"
     asked = " and ".join(f"{p} is {str(s).lower()}" for p, s in sorted(state))
-    return f"where {asked or 'nothing is asked'}"
+    return f"where {asked or 'the function runs'}"
 
 
 def _has_state(node: Node) -> bool:
@@ -306,18 +313,22 @@ def _has_state(node: Node) -> bool:
 
 
 def _both_sides(node: Node) -> Node:
-    """Replaces a Switch by a node that gives its input as both outputs, or a reference as the first."""
+    """An identity node that replaces a Switch: both its outputs are the input of the Switch. A RefSwitch gets
+    only one output, the reference.
+    """
     return _several(node, node.inputs[:1] * 2) if node.op == "Switch" else identity(node)
 
 
 def _number(name: str, number: int, found: dict[str, Node]) -> Output:
-    """An output with a constant number, whose node is created."""
+    """Adds a constant node with an s32 scalar, named `name`, to `found`; returns its output."""
     value = np.asarray(number, np.int32)
     found[name] = made(name, "Const", [], ["DT_INT32"], value=value, dtype="DT_INT32")
     return Output(name, 0)
 
 
 def _several(node: Node, values: Sequence[Output]) -> Node:
-    """A node of the same name with several outputs: for a Merge, the value and the number of its input."""
+    """An IdentityN node that replaces `node` and returns `values`. For a Merge these are its value and the
+    number of the input that had it.
+    """
     assert node.types is not None
     return made(node.name, "IdentityN", values, node.types, node, T=tuple(node.types))

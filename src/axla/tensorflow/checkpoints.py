@@ -1,8 +1,8 @@
 """Checkpoints: the values of tensors by name, read from files on demand.
 
-A bundle (version 2) is an index, a table with an entry for each tensor, and files with their bytes
-(`P.index`, `P.data-00000-of-00001` ...). Version 1 consists of tables that hold the values themselves (`P`,
-or `P-00000-of-00001` ...). Tensors saved in slices are joined.
+A checkpoint of version 2 (a bundle) is an index with an entry for each tensor (`P.index`), and files with the
+bytes of the tensors (`P.data-00000-of-00001` ...). One of version 1 consists of tables that contain the
+values themselves (`P`, or `P-00000-of-00001` ...). Tensors that were saved in slices are joined.
 """
 
 from __future__ import annotations
@@ -27,24 +27,26 @@ _MOST_REPEATED = 1 << 20
 _BIG_ENDIAN = 1
 _PART = re.compile(r"\.(index|meta|data-\d{5}-of-\d{5})$")
 _CHECKSUM = 6
-"""The number of the field of an entry that has the checksum, which is of fixed width."""
+"""The number of the field of a BundleEntryProto that has the checksum; the field is a fixed32."""
 
 
 def inside(folder: Path, name: str) -> Path:
-    """A file inside a folder; InvalidArgument for a path that leads out of it by links or `..`."""
+    """The path of a file inside a folder; InvalidArgument for a path that leads out of the folder by links or
+    `..`.
+    """
     path = folder / name
     if not path.resolve().is_relative_to(folder.resolve()):
-        raise InvalidArgument(f"{path} is not in its folder {folder}: it is not read")
+        raise InvalidArgument(f"{path} leads out of the folder {folder}, so it is not read")
     return path
 
 
 def checkpoint_at(prefix: Path, folder: Path | None = None) -> Mapping[str, np.ndarray]:
     """The tensors of the checkpoint with this path prefix, whose files must be in `folder`, by default the
-    folder of the prefix. InvalidArgument where there are none.
+    folder of the prefix. Raises InvalidArgument if there are no such files.
     """
     if part := _PART.search(prefix.name):
         raise InvalidArgument(
-            f"{prefix} is a file of the checkpoint {prefix.name[: part.start()]}: give that"
+            f"{prefix} is one file of a checkpoint: give its prefix, {prefix.name[: part.start()]}"
         )
     folder = prefix.parent if folder is None else folder
     relative = str(prefix.relative_to(folder))
@@ -53,7 +55,7 @@ def checkpoint_at(prefix: Path, folder: Path | None = None) -> Mapping[str, np.n
     shards = re.compile(re.escape(prefix.name) + r"-\d{5}-of-\d{5}$")
     paths = [prefix] if prefix.is_file() else [p for p in prefix.parent.glob("*") if shards.match(p.name)]
     if not paths:
-        raise InvalidArgument(f"there is no checkpoint {prefix}: neither {prefix.name}.index nor its files")
+        raise InvalidArgument(f"there is no checkpoint {prefix}: {prefix.name}.index is missing")
     return Tables([inside(folder, str(path.relative_to(folder))) for path in sorted(paths)])
 
 
@@ -69,7 +71,7 @@ def mapped(path: Path) -> memoryview:
 
 
 class Bundle(Mapping[str, np.ndarray]):
-    """A checkpoint of version 2."""
+    """The tensors of a checkpoint of version 2, by name."""
 
     def __init__(self, folder: Path, prefix: str) -> None:
         self.folder, self.prefix = folder, prefix
@@ -80,11 +82,11 @@ class Bundle(Mapping[str, np.ndarray]):
         self.swaps = header.get("endianness", 0) == _BIG_ENDIAN
         self.shards = header.get("num_shards", 0)
         if not 0 < self.shards <= _MOST_SHARDS:
-            raise ParseError(f"{self.what}: a checkpoint of {self.shards} files")
+            raise ParseError(f"{self.what}: it names {self.shards} data files, wanted 1 to {_MOST_SHARDS}")
         self._files: dict[int, memoryview] = {}
         self._entries = found
         self._names = [key.decode("utf-8", "surrogateescape") for key in found if key[0]]
-        """(Keys of parts begin with a zero.)"""
+        """The names of whole tensors. (The keys of slices begin with a zero byte.)"""
 
     def __len__(self) -> int:
         return len(self._names)
@@ -106,9 +108,9 @@ class Bundle(Mapping[str, np.ndarray]):
             return _strings(data, dims, _checksum(entry), what)
         dtype = dtype_of(type_, what)
         if len(data) != prod(dims) * dtype.itemsize:
-            raise ParseError(f"{what}: {len(data)} bytes for {list(dims)} elements of {type_}")
+            raise ParseError(f"{what}: {len(data)} bytes do not fit {list(dims)} elements of {type_}")
         if masked_crc32c(data) != _checksum(entry):
-            raise ParseError(f"{what}: the checksum of its values does not fit")
+            raise ParseError(f"{what}: the checksum of its values is wrong")
         values = np.frombuffer(data, np.uint8)
         if self.swaps:
             width = dtype.itemsize // 2 if dtype.is_complex else dtype.itemsize
@@ -119,26 +121,26 @@ class Bundle(Mapping[str, np.ndarray]):
     def _data(self, entry: Proto, what: str) -> memoryview:
         shard, begin, size = (entry.get(field, 0) for field in ("shard_id", "offset", "size"))
         if not 0 <= shard < self.shards or min(begin, size) < 0:
-            raise ParseError(f"{what}: it is in file {shard} of {self.shards}, at byte {begin}")
+            raise ParseError(f"{what}: wrong entry: file {shard} of {self.shards}, {size} bytes at {begin}")
         if shard not in self._files:
             name = f"{self.prefix}.data-{shard:05d}-of-{self.shards:05d}"
             self._files[shard] = mapped(inside(self.folder, name))
         file = self._files[shard]
         if begin + size > len(file):
-            raise ParseError(f"{what}: it ends at byte {begin + size}, its file has {len(file)}")
+            raise ParseError(f"{what}: it ends at byte {begin + size}, but its file has {len(file)} bytes")
         return file[begin : begin + size]
 
     def _joined(self, key: bytes, entry: Proto, dims: tuple[int, ...], what: str) -> np.ndarray:
-        """A whole tensor joined from slices, each stored under a key of its own."""
+        """A whole tensor joined from slices, each of which has a key of its own in the index."""
         parts = []
         for extents in entry["slices"]:
             box = _box(extents, dims, what)
             part = _slice_key(key, extents)
             if part not in self._entries or "slices" in decode(self._entries[part], "BundleEntryProto"):
-                raise ParseError(f"{what}: its part {_shown(box)} is missing")
+                raise ParseError(f"{what}: its slice {_shown(box)} is missing")
             values = self._tensor(part, what)
             if values.shape != tuple(along.stop - along.start for along in box):
-                raise ParseError(f"{what}: its part {_shown(box)} has shape {list(values.shape)}")
+                raise ParseError(f"{what}: its slice {_shown(box)} has another shape, {list(values.shape)}")
             parts.append((box, values))
         return _whole(parts, dims, what)
 
@@ -150,19 +152,21 @@ def _checksum(entry: Proto) -> int:
 
 
 def _strings(data: memoryview, dims: tuple[int, ...], checksum: int, what: str) -> np.ndarray:
-    """A tensor of strings: their lengths, a checksum of the lengths, their bytes."""
+    """Decodes a tensor of strings. `data` has the lengths of the strings, a checksum of the lengths, and the
+    bytes of the strings.
+    """
     count, raw, at = prod(dims), bytes(data), 0
     if count > len(raw):
-        raise ParseError(f"{what}: {len(raw)} bytes for {count} strings")
+        raise ParseError(f"{what}: {len(raw)} bytes are too few for {count} strings")
     sizes = []
     for _ in range(count):
         size, at = tables.number(raw, at, what)
         sizes.append(size)
     if at + 4 + sum(sizes) != len(raw):
-        raise ParseError(f"{what}: {len(raw)} bytes for strings of {sum(sizes)}")
+        raise ParseError(f"{what}: found {len(raw)} bytes, its strings need {at + 4 + sum(sizes)}")
     plain = b"".join(size.to_bytes(4 if size < 1 << 32 else 8, "little") for size in sizes)
     if masked_crc32c(plain + raw[at:]) != checksum:
-        raise ParseError(f"{what}: the checksum of its strings does not fit")
+        raise ParseError(f"{what}: the checksum of its strings is wrong")
     at += 4
     found = np.empty(count, object)
     for place, size in enumerate(sizes):
@@ -171,22 +175,24 @@ def _strings(data: memoryview, dims: tuple[int, ...], checksum: int, what: str) 
     return found.reshape(dims)
 
 
-# Parts of tensors.
+# Slices of tensors.
 
 Box = tuple[slice, ...]
 
 
 def _box(extents: Proto, dims: tuple[int, ...], what: str) -> Box:
-    """The slice of a tensor that a message describes; an extent without a length is the whole dimension."""
+    """The slice of a tensor that a TensorSliceProto describes; an extent without a length is the whole
+    dimension.
+    """
     listed = extents.get("extent", [])
     if len(listed) != len(dims):
-        raise ParseError(f"{what}: a part of {len(listed)} dimensions, the tensor has {len(dims)}")
+        raise ParseError(f"{what}: a slice has {len(listed)} dimensions, the tensor has {len(dims)}")
     box = []
     for extent, size in zip(listed, dims, strict=True):
         begin = extent.get("start", 0)
         length = extent.get("length", size)
         if not 0 <= begin <= begin + length <= size:
-            raise ParseError(f"{what}: a part from {begin} to {begin + length} of {size} elements")
+            raise ParseError(f"{what}: the slice [{begin}:{begin + length}] exceeds a dimension of {size}")
         box.append(slice(begin, begin + length))
     return tuple(box)
 
@@ -196,16 +202,16 @@ def _shown(box: Box) -> str:
 
 
 def _whole(parts: list[tuple[Box, np.ndarray]], dims: tuple[int, ...], what: str) -> np.ndarray:
-    """A tensor joined from slices, which together must have all its elements."""
+    """Joins a tensor from slices, which must have as many elements together as the tensor."""
     if not parts or sum(part.size for _, part in parts) != prod(dims):
         count = sum(part.size for _, part in parts)
-        raise ParseError(f"{what}: its parts have {count} elements, it has {prod(dims)}")
+        raise ParseError(f"{what}: its slices have {count} elements together, the tensor has {prod(dims)}")
     if len(parts) == 1:
         return parts[0][1]
     if any(not any(part.strides) and part.size > _MOST_REPEATED for _, part in parts):
-        raise UnsupportedError(f"{what}: a part has one value for all of its elements")
+        raise UnsupportedError(f"{what}: a slice of more than {_MOST_REPEATED} elements has only one value")
     if len({part.dtype for _, part in parts}) > 1:
-        raise ParseError(f"{what}: its parts are of several types")
+        raise ParseError(f"{what}: its slices have different element types")
     found = np.zeros(dims, parts[0][1].dtype)
     for box, part in parts:
         found[box] = part
@@ -214,16 +220,16 @@ def _whole(parts: list[tuple[Box, np.ndarray]], dims: tuple[int, ...], what: str
 
 
 _ESCAPES = {0: b"\0\xff", 255: b"\xff\0"}
-_ALL = b"\x7f"  # -1 as a length: the whole dimension
+_ALL = b"\x7f"  # encodes the length -1, which means the whole dimension
 
 
 def _slice_key(name: bytes, extents: Proto) -> bytes:
-    """The key of a slice: a zero, the name, the number of dimensions, and begin and length of each, in an
-    encoding that sorts by value.
+    """The key of a slice in an index: a zero byte, the name of the tensor, the number of dimensions, and the
+    begin and length in each dimension, encoded so that keys sort by these values.
     """
     listed = extents.get("extent", [])
     escaped = b"".join(_ESCAPES.get(byte, bytes([byte])) for byte in name)
-    rank = bytes([1, len(listed)] if listed else [0])  # (how many bytes a number takes, then these)
+    rank = bytes([1, len(listed)] if listed else [0])  # (the count of bytes, then these bytes)
     key = b"\0" + escaped + b"\0\1" + rank
     for extent in listed:
         key += _signed(extent.get("start", 0))
@@ -232,17 +238,19 @@ def _slice_key(name: bytes, extents: Proto) -> bytes:
 
 
 def _signed(value: int) -> bytes:
-    """A non-negative number in the sorting encoding: the number of leading ones is the number of bytes."""
+    """Encodes a non-negative number so that bytes sort by value: the count of leading one bits is the count
+    of bytes.
+    """
     width = value.bit_length() // 7 + 1
     ones = (1 << width) - 1
     return (value | ones << 7 * width).to_bytes(width, "big")
 
 
-# Version 1.
+# Checkpoints of version 1.
 
 
 class Tables(Mapping[str, np.ndarray]):
-    """A checkpoint of version 1."""
+    """The tensors of a checkpoint of version 1, by name."""
 
     def __init__(self, paths: list[Path]) -> None:
         self._about: dict[str, tuple[tuple[int, ...], str]] = {}
@@ -277,5 +285,5 @@ class Tables(Mapping[str, np.ndarray]):
             said = {"dtype": type_, "tensor_shape": {"dim": sizes}}
             parts.append((box, tensor_of({**part.get("data", {}), **said}, what)))
         if parts and sum(part.size for _, part in parts) > prod(dims):
-            raise UnsupportedError(f"{what}: its parts overlap")
+            raise UnsupportedError(f"{what}: its slices overlap")
         return _whole(parts, dims, what)

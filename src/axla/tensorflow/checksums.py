@@ -17,7 +17,7 @@ def masked_crc32c(data: bytes | memoryview | np.ndarray) -> int:
 
 
 def crc32c(data: bytes | memoryview | np.ndarray) -> int:
-    """The checksum with Castagnoli's polynomial."""
+    """The CRC-32C of bytes: a CRC with Castagnoli's polynomial, as an unsigned 32-bit number."""
     raw = np.frombuffer(data, np.uint8)
     state = np.array([0xFFFF_FFFF], np.uint32)
     for begin in range(0, raw.size, _PIECE):
@@ -30,10 +30,12 @@ def crc32c(data: bytes | memoryview | np.ndarray) -> int:
 
 
 def _state_behind(data: np.ndarray) -> np.ndarray:
-    """The CRC state after bytes, starting from zero: rows of bytes in parallel, then joined pairwise."""
+    """The CRC state after all bytes of `data`, from the state zero. It is computed for several rows of bytes
+    in parallel; then neighbouring rows are combined pairwise.
+    """
     power = max(1, data.size.bit_length() // 3)
     rows = 1 << max(0, (data.size - 1 >> power).bit_length())
-    padded = np.zeros(rows << power, np.uint8)  # zeros in front leave a state of zero as it is
+    padded = np.zeros(rows << power, np.uint8)  # leading zeros do not change the state zero
     padded[padded.size - data.size :] = data
     state, words = np.zeros(rows, np.uint32), _words()
     for column in np.ascontiguousarray(padded.view("<u2").reshape(rows, -1).T):
@@ -46,7 +48,9 @@ def _state_behind(data: np.ndarray) -> np.ndarray:
 
 @cache
 def _words() -> np.ndarray:
-    """The CRC state after each possible pair of bytes, starting from zero."""
+    """A table: for each pair of bytes, as a little-endian number, the CRC state after them, from the state
+    zero.
+    """
     values = np.arange(1 << 16, dtype=np.uint32)
     for _ in range(16):
         values = np.where(values & 1, values >> 1 ^ _POLYNOMIAL, values >> 1).astype(np.uint32)
@@ -54,7 +58,7 @@ def _words() -> np.ndarray:
 
 
 def _moved(states: np.ndarray, power: int) -> np.ndarray:
-    """States after another 2**power zero bits."""
+    """The CRC states after 2**power further zero bytes."""
     table = _moves(power)
     found = table[0][states & 255]
     for byte in range(1, 4):
@@ -64,7 +68,9 @@ def _moved(states: np.ndarray, power: int) -> np.ndarray:
 
 @cache
 def _moves(power: int) -> np.ndarray:
-    """For each byte of a state, and each value of that byte, the state after 2**power zero bits."""
+    """A table [4, 256]: for each byte of a CRC state, and each value of this byte, the state after 2**power
+    zero bytes.
+    """
     if power:
         return np.stack([_moved(row, power - 1) for row in _moves(power - 1)])
     values = np.arange(256, dtype=np.uint32)

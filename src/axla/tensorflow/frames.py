@@ -1,4 +1,4 @@
-"""Converts TensorFlow 1 loops to While nodes; functions that create nodes from others.
+"""Converts TensorFlow 1 loops to While nodes. Also has functions that create nodes from other nodes.
 
 A loop is a frame. `Enter` passes values in; `Merge` has the value for an iteration (first from Enter, then
 from `NextIteration`); `LoopCond` says whether there is another iteration; `Switch` passes the value to the
@@ -23,7 +23,7 @@ def made(
     name: str, op: str, inputs: Sequence[Output], types: Sequence[str], like: Node | None = None,
     **attributes: object,
 ) -> Node:  # fmt: skip
-    """A new node with the location and the control inputs of another one."""
+    """Creates a node; with `like`, it has the source location and the control inputs of that node."""
     node = Node(name, op, list(inputs), [], {}, "", records().get(op), attributes, list(types))
     node.names = [""] * len(types)
     if like is not None:
@@ -32,7 +32,7 @@ def made(
 
 
 def identity(node: Node, source: Output | None = None) -> Node:
-    """A node of the same name that passes on its first input, or `source`."""
+    """An identity node that replaces `node`. It returns `source`, by default the first input of `node`."""
     assert node.types is not None
     op = "RefIdentity" if node.op.startswith("Ref") else "Identity"
     return made(node.name, op, [source or node.inputs[0]], node.types[:1], node, T=node.types[0])
@@ -44,7 +44,7 @@ def argument(name: str, number: int, type_: str) -> Node:
 
 
 def plain(output: Output, nodes: Mapping[str, Node]) -> Output:
-    """The value that identities pass on."""
+    """The output whose value `output` is: follows identity nodes backwards."""
     while output.node in nodes and nodes[output.node].op in _IDENTITIES:
         output = nodes[output.node].inputs[0]
     return output
@@ -60,7 +60,9 @@ class _Frame:
 
 
 def without_frames(nodes: Sequence[Node], library: FunctionLibrary) -> dict[str, Node]:
-    """Nodes in topological order, with a While node for each loop."""
+    """The nodes by name, with a While node in place of each loop. `nodes` are in topological order; the
+    conditions and bodies of the loops are added to `library`.
+    """
     top, *frames = _frames(nodes)
     for frame in reversed(frames):
         _take_out(frame, library)
@@ -68,8 +70,8 @@ def without_frames(nodes: Sequence[Node], library: FunctionLibrary) -> dict[str,
 
 
 def _frames(nodes: Sequence[Node]) -> list[_Frame]:
-    """All frames with their nodes in topological order; the outermost first, others after those that contain
-    them.
+    """All frames, each with its nodes in topological order. The outermost comes first, and each other frame
+    after the frame that contains it.
     """
     top = _Frame("", None)
     found: dict[tuple[_Frame | None, str], _Frame] = {(None, ""): top}
@@ -78,7 +80,7 @@ def _frames(nodes: Sequence[Node]) -> list[_Frame]:
         sources = [behind[name] for name in node.sources if name in behind]
         if any(source is not sources[0] for source in sources):
             names = ", ".join(sorted({f"'{source.name}'" for source in sources}))
-            raise VerifyError(f"{node}: its inputs are of different frames: {names}")
+            raise VerifyError(f"{node}: its inputs are in different frames: {names}")
         frame = behind[node.name] = sources[0] if sources else top
         frame.nodes[node.name] = node
         if node.kind == "Enter":
@@ -87,7 +89,7 @@ def _frames(nodes: Sequence[Node]) -> list[_Frame]:
             inner.enters.append(node)
             behind[node.name] = inner
         elif node.kind in ("Exit", "NextIteration") and frame.parent is None:
-            raise VerifyError(f"{node}: it is outside of all frames")
+            raise VerifyError(f"{node}: it is not inside a frame")
         elif node.kind == "Exit":
             frame.exits.append(node)
             assert frame.parent is not None
@@ -101,7 +103,7 @@ def _take_out(frame: _Frame, library: FunctionLibrary) -> None:
     assert parent is not None
     tests = [node for node in frame.nodes.values() if node.op == "LoopCond"]
     if len(tests) != 1:
-        raise VerifyError(f"the frame '{frame.name}' has {len(tests)} nodes LoopCond, wanted one")
+        raise VerifyError(f"the frame '{frame.name}' has {len(tests)} LoopCond nodes, wanted one")
     (test,) = tests
     arguments, enters, results = _arguments(frame)
     types = [argument.types[0] for argument in arguments if argument.types]
@@ -113,7 +115,7 @@ def _take_out(frame: _Frame, library: FunctionLibrary) -> None:
     inner = _inside(frame, switches) | {argument.name: argument for argument in arguments}
     for node in inner.values():
         if any(name not in inner for name in node.sources):
-            raise UnsupportedError(f"{node}: it takes a value from outside of the frame '{frame.name}'")
+            raise UnsupportedError(f"{node}: an input from outside the frame '{frame.name}' has no Enter")
     declared = list(zip((argument.name for argument in arguments), types, strict=True))
     condition = Graph("", inner, library, declared, [Output(test.name, 0)])
     body = Graph("", inner, library, declared, results)
@@ -130,14 +132,15 @@ def _take_out(frame: _Frame, library: FunctionLibrary) -> None:
     for node in frame.exits:
         number = places.get(_left_behind(node, frame, switches))
         if number is None:
-            raise UnsupportedError(f"{node}: its result is not a loop value that went through a Switch")
+            raise UnsupportedError(f"{node}: its input is not a value of the loop that a Switch returns")
         parent.nodes[node.name] = identity(node, Output(test.name, number))
         parent.nodes[node.name].controls = []
 
 
 def _arguments(frame: _Frame) -> tuple[list[Node], list[Node], list[Output]]:
-    """The state of a loop: the nodes that represent it inside, their initial values, and their values after
-    an iteration; first changing values, then constant ones.
+    """The values that a loop carries, first the changing ones, then the constant ones. Returns the argument
+    nodes that represent them inside, the Enter nodes with their initial values, and their outputs after an
+    iteration.
     """
     arguments: list[Node] = []
     enters: list[Node] = []
@@ -150,7 +153,7 @@ def _arguments(frame: _Frame) -> tuple[list[Node], list[Node], list[Output]]:
         if node.kind != "Merge" or not (backs or first):
             continue
         if len(backs) != 1 or len(first) != 1 or len(node.inputs) != 2:
-            raise VerifyError(f"{node}: wanted an Enter and a NextIteration of the frame '{frame.name}'")
+            raise VerifyError(f"{node}: wanted as inputs an Enter and a NextIteration of '{frame.name}'")
         assert node.types is not None
         arguments.append(argument(node.name, len(arguments), node.types[0]))
         enters += first
@@ -169,7 +172,9 @@ def _arguments(frame: _Frame) -> tuple[list[Node], list[Node], list[Output]]:
 
 
 def _inside(frame: _Frame, switches: Collection[str]) -> dict[str, Node]:
-    """The nodes of an iteration; those that control it become identities."""
+    """The nodes of an iteration, by name; Switch (those in `switches`), LoopCond and NextIteration become
+    identities.
+    """
     moved = {Output(name, 1): Output(name, 0) for name in switches}
     inner = {}
     for name, node in frame.nodes.items():
@@ -182,7 +187,9 @@ def _inside(frame: _Frame, switches: Collection[str]) -> dict[str, Node]:
 
 
 def _left_behind(node: Node, frame: _Frame, switches: Collection[str]) -> str:
-    """The name of the loop value that an Exit returns; empty where it is not one."""
+    """The name of the node inside a frame whose value an Exit returns. For a Switch in `switches` it is the
+    node that the Switch takes its value from.
+    """
     source = plain(node.inputs[0], frame.nodes)
     if source.node in switches and source.index == 0:
         return plain(frame.nodes[source.node].inputs[0], frame.nodes).node

@@ -24,15 +24,15 @@ from axla.tensorflow.records import attributes_of, records, types_of
 from axla.tensorflow.types import Proto, entries, without_ref
 
 _NAME = re.compile(r"[A-Za-z0-9.][A-Za-z0-9_.\\/>-]*$")
-# Of nodes that TensorFlow makes, and in functions.
+# Names in functions, and of nodes that TensorFlow itself creates, may begin with an underscore.
 _INNER_NAME = re.compile(r"[A-Za-z0-9._][A-Za-z0-9_.\\/>-]*$")
 _MOST_OUTPUTS = 1 << 21
 ARGUMENT = "_Arg"
-"""The operation of nodes that stand for arguments of a function."""
+"""The operation of nodes that represent the arguments of a function."""
 
 
 class Output(NamedTuple):
-    """An output of a node."""
+    """Output number `index` of the node named `node`; as text, `node:index`."""
 
     node: str
     index: int
@@ -43,9 +43,10 @@ class Output(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Node:
-    """An operation. `given`: its attributes as in the message; `attributes`: all attributes of the record, in
-    Python; `types`: the types of its outputs. The latter two exist once it is verified and has a record.
-    `fault`: what is wrong with it, in graphs that keep faults.
+    """A node of a graph. `given`: its attributes as in the message; `attributes`: all attributes that its
+    record declares, as Python values; `types`: the types of its outputs. The latter two are set when a
+    message is read, if the operation has a record. `place`: where it was created, as text. `fault`: its first
+    error, in graphs that keep errors.
     """
 
     name: str
@@ -58,7 +59,7 @@ class Node:
     attributes: dict[str, Any] = field(default_factory=dict)
     types: list[str] | None = None
     names: list[str] = field(default_factory=list)
-    """The name of the output of the operation that each of `types` belongs to."""
+    """For each of `types`, the name of the result that it belongs to in the declaration of the operation."""
     device: str = ""
     fault: str = ""
 
@@ -67,7 +68,9 @@ class Node:
 
     @property
     def kind(self) -> str:
-        """The operation's name, the same for values and references."""
+        """The name of the operation without the prefix `Ref`, which operations on references to variables
+        have.
+        """
         return self.op.removeprefix("Ref")
 
     @property
@@ -78,8 +81,9 @@ class Node:
 
 @dataclass(slots=True, eq=False)
 class Graph:
-    """`nodes` by name, in the order of the message. For a function: `arguments` are the nodes of its
-    arguments, with their types; `results` and `controls` are what a call returns and waits for.
+    """A graph, or the body of a function. `nodes`: by name, in the order of the message. Of a function,
+    `arguments` are the names and types of the argument nodes, `results` the outputs that a call returns, and
+    `controls` the nodes that a call waits for.
     """
 
     name: str
@@ -116,10 +120,11 @@ class Graph:
 
 @dataclass(slots=True, eq=False)
 class FunctionLibrary:
-    """Functions by name; a function is verified on first use, for each combination of attributes.
+    """Functions by name. A function is verified on first use, for each combination of attributes.
 
-    `nodes`: those of the graph and of all functions; `outputs`: those of the nodes read so far.
-    `definitions`: OpDefs of operations without a record; if given, faults of nodes are kept.
+    `nodes` and `outputs` are counts: of the nodes of the graph and of all functions, and of the outputs of
+    the nodes read so far. `definitions`: OpDefs of operations without a record; if given, an error of a node
+    becomes its `fault` and is not raised.
     """
 
     messages: dict[str, Proto] = field(default_factory=dict)
@@ -128,12 +133,14 @@ class FunctionLibrary:
     places: dict[str, str] = field(default_factory=dict)
     made: dict[Any, Graph] = field(default_factory=dict)
     graphs: dict[str, Graph] = field(default_factory=dict)
-    """Functions that are made of parts of graphs, by names that no message has."""
+    """Functions that axla makes of parts of graphs, by names that are not in `messages`."""
     nodes: int = 0
     outputs: int = 0
 
     def function(self, called: Callee, what: str) -> Graph:
-        """The body of a function; VerifyError where there is none of this name."""
+        """The body of a function for the attributes of a call; VerifyError if the library has no function of
+        this name.
+        """
         if called.name in self.graphs:
             return self.graphs[called.name]
         message = self.messages.get(called.name)
@@ -150,14 +157,18 @@ class FunctionLibrary:
         return self.made[key]
 
     def added(self, graph: Graph, name: str) -> Callee:
-        """Adds a graph as a function, under an unused name."""
+        """Adds a graph as a function, under an unused name that begins with `name`; returns a reference to
+        it.
+        """
         graph.name = f"{name}_{len(self.graphs)}"
         self.graphs[graph.name] = graph
         return Callee(graph.name, {})
 
 
 def _exact(value: Any) -> Any:
-    """A key that distinguishes values of messages. (NumPy's texts elide elements of long arrays.)"""
+    """A hashable key that differs for different values in messages. (The text of a long NumPy array omits
+    elements.)
+    """
     if isinstance(value, dict):
         return tuple((key, _exact(each)) for key, each in sorted(value.items()))
     if isinstance(value, list):
@@ -166,7 +177,8 @@ def _exact(value: Any) -> Any:
 
 
 def graph_of(message: Proto, name: str = "graph", definitions: Mapping[str, Proto] | None = None) -> Graph:
-    """The graph of a GraphDef; VerifyError or ParseError with the node and what is wrong with it.
+    """The graph of a GraphDef. Raises VerifyError or ParseError that names the node and what is wrong with
+    it.
 
     A graph that TensorFlow runs may have nodes that no record allows. With `definitions`, OpDefs by operation
     name, such nodes have a `fault`, and operations need no record; the structure of the graph must still be
@@ -177,7 +189,7 @@ def graph_of(message: Proto, name: str = "graph", definitions: Mapping[str, Prot
     for function in held.get("function", ()):
         called = function.get("signature", {}).get("name", "")
         if called in library.messages:
-            raise VerifyError(f"there are two functions '{called}'")
+            raise VerifyError(f"the library has two functions '{called}'")
         library.messages[called] = function
         library.nodes += len(function.get("node_def", ()))
     for gradient in held.get("gradient", ()):
@@ -193,7 +205,7 @@ def graph_of(message: Proto, name: str = "graph", definitions: Mapping[str, Prot
 
 
 def _places(debug: Proto) -> dict[str, str]:
-    """Where nodes were created, `file:line` of the innermost known location, by "node@function"."""
+    """The source locations of nodes, by "node@function": `, file:line` of the innermost known stack frame."""
     files, found = debug.get("files", ()), {}
     fields = ("traces", "traces_by_id", "frames_by_id")
     traces, numbered, frames = (entries(debug.get(field, ())) for field in fields)
@@ -216,7 +228,7 @@ def _nodes(
     for message in messages:
         name, op = message.get("name", ""), message.get("op", "")
         if valid.match(name) is None:
-            raise VerifyError(f"a node's name has characters that are not valid: {name[:80]!r}")
+            raise VerifyError(f"the name of a node has invalid characters: {name[:80]!r}")
         if name in nodes:
             raise VerifyError(f"there are two nodes '{name}'")
         place = library.places.get(f"{name}@{function}", "")
@@ -231,13 +243,13 @@ def _nodes(
                 _describe_call(node, library)
         library.outputs += len(node.types or ())
         if library.outputs > _MOST_OUTPUTS:
-            raise UnsupportedError(f"{node}: with it, nodes have more than {_MOST_OUTPUTS} outputs")
+            raise UnsupportedError(f"{node}: the nodes up to this one have more than {_MOST_OUTPUTS} outputs")
     return nodes
 
 
 @contextmanager
 def _kept(node: Node, library: FunctionLibrary) -> Iterator[None]:
-    """Records an error as the fault of a node, in a graph that keeps faults."""
+    """Keeps an error of the `with` block as the fault of a node, if the library has definitions."""
     try:
         yield
     except AxlaError as error:
@@ -258,8 +270,8 @@ def _describe(node: Node) -> None:
 
 
 def _describe_call(node: Node, library: FunctionLibrary) -> None:
-    """Handles a node without a record: a call of a function of that name, or an operation with a
-    definition.
+    """Sets the output types of a node without a record: those of the function of this name, or those of the
+    definition of its operation.
     """
     signature = library.messages.get(node.op, {}).get("signature") or (library.definitions or {}).get(node.op)
     if signature is None:
@@ -277,16 +289,16 @@ def _args(function: Proto, side: str) -> list[Proto]:
 
 
 def _arg_types(arg: Proto, attributes: Mapping[str, Proto], what: str) -> list[str]:
-    """The types of a function's argument or result, from its attributes."""
+    """The types of the values of `arg`, an argument or result in the signature of a function."""
     try:
         if arg.get("type_list_attr"):
             return [without_ref(t) for t in attributes[arg["type_list_attr"]]["list"].get("type", ())]
         type_ = attributes[arg["type_attr"]]["type"] if arg.get("type_attr") else arg["type"]
         count = attributes[arg["number_attr"]]["i"] if arg.get("number_attr") else 1
     except KeyError as error:
-        raise VerifyError(f"{what}: argument '{arg.get('name')}' of the function has no {error}") from None
+        raise VerifyError(f"{what}: the type of its argument '{arg.get('name')}' needs {error}") from None
     if not 0 <= count <= 1 << 16:
-        raise VerifyError(f"{what}: argument '{arg.get('name')}' stands for {count} values")
+        raise VerifyError(f"{what}: argument '{arg.get('name')}' has {count} values, wanted 0 to 65536")
     return [without_ref(type_)] * count
 
 
@@ -294,7 +306,7 @@ def _arg_types(arg: Proto, attributes: Mapping[str, Proto], what: str) -> list[s
 
 
 def _inputs(node: Node, nodes: Mapping[str, Node], output_of: Any) -> tuple[list[Output], list[str]]:
-    """The data inputs and control inputs named by a node's strings."""
+    """The data inputs and the control inputs of a node, from the strings that name them in the message."""
     inputs: list[Output] = []
     controls: list[str] = []
     texts: Any = node.inputs  # still the strings of the message
@@ -316,19 +328,21 @@ def plain_output(text: str, nodes: Mapping[str, Node], what: str) -> Output:
     if name not in nodes:
         raise VerifyError(f"{what}: the graph has no node '{name[:80]}'{did_you_mean(name, nodes)}")
     if number and (not number.isdecimal() or len(number) > 6):
-        raise VerifyError(f"{what}: '{text[:80]}' is not a name of an output, wanted 'node:0'")
+        raise VerifyError(f"{what}: '{text[:80]}' is not the name of an output, wanted one like 'node:0'")
     return checked(Output(name, int(number or 0)), nodes, what)
 
 
 def _function_output(text: str, nodes: Mapping[str, Node], what: str) -> Output:
-    """The output for `argument` or `node:output:index`, the forms in functions."""
+    """The output named `argument` or `node:output:index`, as the body of a function names inputs; VerifyError
+    if there is none.
+    """
     name, _, rest = text.partition(":")
     output, _, number = rest.partition(":")
     node = nodes.get(name)
     if node is None or (number and not number.isdecimal()) or len(number) > 6:
         raise VerifyError(f"{what}: there is no output '{text[:80]}'")
     if node.types is None:
-        raise UnsupportedError(f"{node}: neither TensorFlow's XLA nor axla has it")
+        raise UnsupportedError(f"{node}: neither TensorFlow's XLA nor axla supports it")
     if not output:
         return checked(Output(name, 0), nodes, what)
     places = [place for place, found in enumerate(node.names) if found == output]
@@ -341,7 +355,7 @@ def _function_output(text: str, nodes: Mapping[str, Node], what: str) -> Output:
 
 
 def checked(output: Output, nodes: Mapping[str, Node], what: str) -> Output:
-    """An output, if its node has it; else VerifyError."""
+    """Returns `output`; raises VerifyError if its node has fewer outputs."""
     node = nodes[output.node]
     if node.types is not None and output.index >= len(node.types):
         raise VerifyError(f"{what}: {node} has {len(node.types)} outputs, '{output}' is not one of them")
@@ -383,8 +397,8 @@ def gives_ref(node: Node, index: int) -> bool:
 
 
 def ordered(before: Mapping[str, list[str]], order: list[str], what: str) -> list[str]:
-    """Names in an order in which each comes after those it depends on, otherwise as given; VerifyError for a
-    cycle.
+    """The keys of `before`, each after the names that it depends on, otherwise as in `order`; VerifyError for
+    a cycle.
     """
     place = {name: number for number, name in enumerate(order)}
     behind: dict[str, list[str]] = {name: [] for name in before}
@@ -418,7 +432,7 @@ def _function(message: Proto, name: str, attributes: Mapping[str, Proto], librar
     for arg in _args(message, "input_arg"):
         types = _arg_types(arg, attributes, "its signature")
         if len(types) != 1:
-            raise UnsupportedError(f"argument '{arg.get('name')}' is a list")
+            raise UnsupportedError(f"argument '{arg.get('name')}' is a list, which is not supported")
         arguments.append((arg.get("name", ""), types[0]))
     for number, (arg_name, type_) in enumerate(arguments):
         node = Node(arg_name, ARGUMENT, [], [], {}, types=[type_], names=[""])
@@ -437,7 +451,7 @@ def _function(message: Proto, name: str, attributes: Mapping[str, Proto], librar
         graph.results += _results(arg, returns, nodes, _arg_types(arg, attributes, "its signature"))
     for entry in message.get("control_ret", ()):
         if entry.get("value", "") not in nodes:
-            raise VerifyError(f"there is no node '{entry.get('value', '')}', which a call waits for")
+            raise VerifyError(f"its control output '{entry.get('value', '')}' is not one of its nodes")
         graph.controls.append(entry["value"])
     _verify(graph)
     return graph
@@ -449,7 +463,7 @@ def _results(
     name = arg.get("name", "")
     what = f"result '{name}'"
     if name not in returns:
-        raise VerifyError(f"nothing is returned as '{name}'")
+        raise VerifyError(f"it returns no value for its result '{name}'")
     first = _function_output(returns[name], nodes, what)
     found = [checked(Output(first.node, first.index + number), nodes, what) for number in range(len(types))]
     for output, type_ in zip(found, types, strict=True):
@@ -460,8 +474,8 @@ def _results(
 
 
 def _with_attributes(node: Proto, attributes: Mapping[str, Proto]) -> Proto:
-    """A node of a function's body, or a function that it names, with attribute values from a call of the
-    function.
+    """A node of a function's body, or a reference to a function, in which placeholders are replaced by the
+    attribute values of a call.
     """
     filled = [
         {**entry, "value": _filled(entry.get("value", {}), attributes)} for entry in node.get("attr", ())

@@ -20,8 +20,8 @@ from axla.tensorflow.values import GraphValue, Reference, Variable
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Imported:
-    """A module. Its parameters are the feeds, then `variables`, in order; its result is a tuple of the
-    fetches, then the new values of `written`.
+    """An imported graph. The parameters of `module` are the feeds, then `variables`, in order; its result is
+    a tuple of the fetches, then the new values of `written`.
     """
 
     module: Module
@@ -42,10 +42,10 @@ def import_graph(
 ) -> Imported:  # fmt: skip
     """The program that computes fetches from feeds, and runs the operations `targets`.
 
-    `variables`: those with an initial value; either the value, which becomes a constant, or its shape.
-    `constants`: outputs with a known value; `checkpoint`: tensors by the names under which nodes restore
-    them. Without `with_state`, new values of variables are not results. Raises VerifyError and
-    UnsupportedError with the node.
+    `variables`: the initial value of each variable that has one, which becomes a constant, or its shape,
+    which makes it a parameter. `constants`: outputs with a known value; `checkpoint`: tensors by the names
+    under which nodes restore them. Without `with_state`, new values of variables are not results. Raises
+    VerifyError and UnsupportedError that name the node.
     """
     if not graph.nodes:
         raise VerifyError("the graph is empty")
@@ -74,15 +74,16 @@ def import_graph(
 
 
 def restored(graph: Graph, saver: Proto, checkpoint: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """The values of variables, by name, after the operation by which a SaverDef restores them; by default
-    that of TensorFlow 1 savers. Tables and strings are left out.
+    """Runs the operation by which a SaverDef restores variables from `checkpoint`; returns the values of
+    variables by name. The default is the operation of TensorFlow 1 savers. Lookup tables and strings are left
+    out.
     """
     if not checkpoint:
         return {}
     operation = saver.get("restore_op_name") or "save/restore_all"
     file = output_named(saver.get("filename_tensor_name") or "save/Const:0", graph)
     if operation not in graph.nodes:
-        raise VerifyError(f"the graph has no node '{operation}', which restores its variables")
+        raise VerifyError(f"the graph has no node '{operation}', which should restore its variables")
     builder = XlaBuilder("restore")
     scope = Scope(Import(checkpoint=checkpoint, partial=True), builder)
     scope.run(graph, [], {file: np.array(b"", object)}, [operation])
@@ -99,7 +100,7 @@ def _check_feed(graph: Graph, output: Output, shape: Shape) -> None:
     if node.types is not None:
         wanted = dtype_of(node.types[output.index], f"the feed '{output}'")
         if wanted is not shape.dtype:
-            raise VerifyError(f"the feed '{output}' is {wanted.name}, found {shape.dtype.name}")
+            raise VerifyError(f"the feed '{output}' must be {wanted.name}, found {shape.dtype.name}")
     dims = node.attributes.get("shape") if node.op in ("Placeholder", "PlaceholderWithDefault") else None
     if not fits(dims, shape.dims):
-        raise VerifyError(f"the feed '{output}' has shape {list(dims or ())}, found {list(shape.dims)}")
+        raise VerifyError(f"the feed '{output}' must have shape {list(dims or ())}, found {list(shape.dims)}")

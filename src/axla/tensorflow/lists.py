@@ -1,8 +1,8 @@
-"""Lists of tensors: an array with room for a number of elements, and the current length.
+"""Lists of tensors. A list is an array of fixed capacity (`room`) and the current length.
 
-The length is known at compile time or an array (`length` of the type is None). A list that is not sealed is
-enlarged when an element is pushed; in a loop it has room for all iterations, and is sealed. The elements of a
-list may be lists: their arrays have one dimension more.
+The length is known at compile time, or is an array; then the type's `length` is None. If a list is not
+sealed, pushing an element enlarges its array. A list in a loop gets the capacity for all iterations and is
+sealed. The elements of a list may be lists themselves: their arrays have one more dimension.
 """
 
 from __future__ import annotations
@@ -22,14 +22,15 @@ from axla.core.shape import Shape
 
 
 def shown(found: object) -> str:
-    """A shape, or the type of a list, as text."""
+    """The text of a shape or of the type of a list, for messages."""
     return found.to_string(layout=False) if isinstance(found, Shape) else str(found)
 
 
 @dataclass(frozen=True, slots=True)
 class ListType:
-    """`room`: the maximal number of elements; `element`: their type, None while there are none; `same`: the
-    bytes of an element, if all are equal and known.
+    """The type of a list. `room`: its capacity in elements; `element`: the type of an element, None while the
+    list has none; `length`: None if it is not known at compile time; `same`: the bytes of an element, if all
+    are known to be equal.
     """
 
     room: int
@@ -43,18 +44,18 @@ class ListType:
         return f"a list of {length} elements ({self.element}) with room for {self.room}"
 
     def buffers(self) -> list[Shape]:
-        """The shapes of the arrays with the elements."""
+        """The shapes of the arrays that hold the elements; their first dimension is the capacity."""
         if self.element is None:
             return []
         inner = self.element.shapes() if isinstance(self.element, ListType) else [self.element]
         return [Shape(shape.dtype, (self.room, *shape.dims)) for shape in inner]
 
     def shapes(self) -> list[Shape]:
-        """The shapes of all arrays: those of the elements, then the length if it is one."""
+        """The shapes of all arrays: those that hold the elements, then the length if it is an array."""
         return self.buffers() + ([Shape(S32, ())] if self.length is None else [])
 
     def joined(self, other: ListType) -> ListType:
-        """The common type of two lists."""
+        """The common type of two lists, to which `TensorList.fitted` can convert both."""
         return ListType(
             max(self.room, other.room), _joined(self.element, other.element),
             self.length if self.length == other.length else None, self.sealed and other.sealed,
@@ -73,30 +74,30 @@ def _joined(one: Shape | ListType | None, other: Shape | ListType | None) -> Sha
     if isinstance(one, ListType) and isinstance(other, ListType):
         return one.joined(other)
     if one != other:
-        raise UnsupportedError(f"the elements of a list are {shown(one)} and {shown(other)}")
+        raise UnsupportedError(f"the elements of a list have two types, {shown(one)} and {shown(other)}")
     return one
 
 
 @dataclass(slots=True, eq=False)
 class TensorList:
-    """A value of this type, as arrays with `type.shapes()`."""
+    """A list: its type, and arrays of the shapes `type.shapes()`."""
 
     type: ListType
     arrays: list[XlaOp]
 
     def rebuilt(self, arrays: Iterator[XlaOp]) -> TensorList:
-        """The same list made of other arrays."""
+        """A list of the same type, made of the next items of `arrays`."""
         return TensorList(self.type, [next(arrays) for _ in self.arrays])
 
     def fitted(self, builder: XlaBuilder, type_: ListType) -> TensorList:
-        """The same value with another type, from `joined` or `repeated`."""
+        """The same list converted to a type that `joined` or `repeated` has returned."""
         if type_ == self.type:
             return self
         return TensorList(type_, _fitted(builder, self.arrays, self.type, type_, ()))
 
     def repeated(self, behind: TensorList, turns: int | None) -> ListType | None:
-        """The type for a list in a loop of at most `turns` iterations, if an iteration turns this type into
-        `behind`; None where that depends on an unknown number of iterations.
+        """The type that this list needs in a loop of at most `turns` iterations, if the first iteration
+        leaves it as `behind`. None if the type depends on an unknown number of iterations.
         """
         one, other = self.type, behind.type
         if one.sealed or one.room >= other.room:
@@ -109,8 +110,9 @@ class TensorList:
     def at_end(
         self, before: TensorList, entered: TensorList, behind: TensorList, turns: int | None
     ) -> TensorList:
-        """This value as the result of a loop that started with `before`. An iteration turns `entered` into
-        `behind`; `turns` is their number, None where unknown.
+        """This list as the result of a loop, with a known length if possible. The list was `before` at the
+        start of the loop; an iteration changes `entered` to `behind`; `turns` is the exact number of
+        iterations, or None.
         """
         found = TensorList(replace(self.type, sealed=before.type.sealed), self.arrays)
         if self.type.length is not None or turns is None:
@@ -124,9 +126,9 @@ class TensorList:
         return found.of_length(ops.Add(before.arrays[-1], builder.constant(np.int32(turns * step))))
 
     def zeros(self) -> TensorList:
-        """The same list with zeros as elements."""
+        """A list of the same type and length whose elements are zero."""
         if isinstance(self.type.element, ListType):
-            raise UnsupportedError(f"zeros like {self.type}")
+            raise UnsupportedError(f"zeros like {self.type} are not supported: its elements are lists")
         found = [_zeros(array.builder, Shape(array.dtype, array.dims), ()) for array in self.buffers()]
         return TensorList(replace(self.type, same=None), [*found, *self.arrays[len(found) :]])
 
@@ -136,7 +138,7 @@ class TensorList:
         if common.element is None:
             return self
         if isinstance(common.element, ListType):
-            raise UnsupportedError(f"{common} is added to another one")
+            raise UnsupportedError(f"{common} cannot be added to another: its elements are lists")
         builder = [*self.arrays, *other.arrays][0].builder
         one, two = self.fitted(builder, common), other.fitted(builder, common)
         sums = [ops.Add(a, b) for a, b in zip(one.buffers(), two.buffers(), strict=True)]
@@ -145,26 +147,26 @@ class TensorList:
     # The elements.
 
     def sealed(self) -> TensorList:
-        """The list, which can no longer be enlarged."""
+        """The same list, marked as one that can no longer be enlarged."""
         return TensorList(replace(self.type, sealed=True), self.arrays)
 
     def length(self, builder: XlaBuilder) -> XlaOp:
-        """How many elements there are."""
+        """The number of elements, an s32 scalar."""
         known = self.type.length
         return self.arrays[-1] if known is None else builder.constant(np.int32(known))
 
     def buffers(self) -> list[XlaOp]:
-        """The arrays with the elements, without the length."""
+        """The arrays that hold the elements, without the length."""
         return self.arrays[:-1] if self.type.length is None else self.arrays
 
     def of_length(self, length: int | XlaOp) -> TensorList:
-        """The list with another length."""
+        """The same arrays as a list of another length."""
         if isinstance(length, int):
             return TensorList(replace(self.type, length=length), self.buffers())
         return TensorList(replace(self.type, length=None), [*self.buffers(), length])
 
     def at(self, builder: XlaBuilder, index: int | XlaOp) -> XlaOp | TensorList:
-        """An element; the type of the elements must be known."""
+        """The element at `index`; the type of the elements must be known."""
         same, element = self.type.same, self.type.element
         if same is not None and isinstance(element, Shape):
             return builder.constant(np.frombuffer(same, element.dtype.numpy).reshape(element.dims))
@@ -175,7 +177,7 @@ class TensorList:
         return TensorList(element, found) if isinstance(element, ListType) else found[0]
 
     def with_at(self, builder: XlaBuilder, index: int | XlaOp, value: XlaOp | TensorList) -> TensorList:
-        """The list with an element replaced."""
+        """The list with `value` as the element at `index`."""
         element = value.type if isinstance(value, TensorList) else Shape(value.dtype, value.dims)
         fitted = self.fitted(builder, replace(self.type, element=_joined(self.type.element, element)))
         kind = fitted.type.element
@@ -189,16 +191,16 @@ class TensorList:
         return TensorList(replace(fitted.type, same=None), [*found, *fitted.arrays[len(found) :]])
 
     def all_same(self, same: bytes | None) -> TensorList:
-        """The list, with all elements known to be equal."""
+        """The list, marked that all its elements have the bytes `same`; None if they may differ."""
         return TensorList(replace(self.type, same=same), self.arrays)
 
     def with_room(self, builder: XlaBuilder, room: int) -> TensorList:
-        """The list with room for at least `room` elements."""
+        """The list with a capacity of at least `room` elements."""
         return self.fitted(builder, replace(self.type, room=max(room, self.type.room)))
 
 
 def empty(builder: XlaBuilder, type_: ListType) -> TensorList:
-    """A list of zeros."""
+    """A list of the type `type_` whose elements are zero."""
     bare = replace(type_, element=None)
     return TensorList(bare, [_zeros(builder, shape, ()) for shape in bare.shapes()]).fitted(builder, type_)
 
@@ -210,7 +212,9 @@ def _zeros(builder: XlaBuilder, shape: Shape, batch: Sequence[int]) -> XlaOp:
 def _fitted(
     builder: XlaBuilder, arrays: Sequence[XlaOp], old: ListType, new: ListType, batch: tuple[int, ...]
 ) -> list[XlaOp]:
-    """The arrays of lists converted to another type; `batch`: leading dimensions."""
+    """Converts the arrays of a list from type `old` to type `new`. `batch`: their leading dimensions, those
+    of the lists that contain this list.
+    """
     buffers = list(arrays[: len(old.buffers())])
     if old.element is None:
         found = [_zeros(builder, shape, batch) for shape in new.buffers()]
@@ -227,6 +231,6 @@ def _fitted(
 
 
 def _padded(value: XlaOp, dim: int, size: int) -> XlaOp:
-    """An array padded with zeros along a dimension, or cut."""
+    """An array padded with zeros at the end of a dimension, or cut there, to the size `size`."""
     missing = size - value.dims[dim]
     return ops.PadInDim(value, ops.Zero(value.builder, value.dtype), dim, 0, missing) if missing else value

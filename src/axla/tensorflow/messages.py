@@ -1,4 +1,4 @@
-"""TensorFlow's messages as tables, made of protos.txt; see `axla.proto.schema`."""
+"""The tables of TensorFlow's protocol buffer messages, read from protos.txt; see `axla.proto.schema`."""
 
 from __future__ import annotations
 
@@ -23,5 +23,5 @@ def from_text(text: str, name: str) -> dict[str, Any]:
 
 
 def encode(message: dict[str, Any], name: str) -> bytes:
-    """The bytes of a message of this name."""
+    """Encodes a message as bytes; `name` is the name of its type."""
     return wire.encode(message, TABLES[name])

@@ -1,4 +1,4 @@
-"""Graphs as Python functions: `load`."""
+"""Makes Python functions of TensorFlow graphs: `load`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from axla.tensorflow.types import DTYPES, Proto, dims_of, dtype_of, entries, fit
 from axla.tensorflow.values import VARIABLES
 
 DEFAULT = "serving_default"
-"""The signature that a model has for whoever names none."""
+"""The signature that is used if the caller names none."""
 _INITIALIZER = "__saved_model_init_op"
 
 
@@ -43,8 +43,8 @@ class Argument:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EntryPoint:
-    """A graph with its arguments and results. With a signature, results have names, otherwise `named` is
-    false. `values`: the initial values of variables; `declared`: their types and shapes.
+    """A graph with its arguments and results. `named`: whether the results have names, as those of a
+    signature do. `values`: the initial values of variables; `declared`: their types and shapes.
     """
 
     name: str
@@ -54,13 +54,13 @@ class EntryPoint:
     named: bool
     values: dict[str, np.ndarray] = field(default_factory=dict)
     declared: dict[str, Argument] = field(default_factory=dict)
-    source: Any = None  # where errors look for the lines of nodes
+    source: Any = None  # the text or path in which errors look up the lines of nodes
 
     def imported(
         self, shapes: Sequence[Shape], variables: Mapping[str, Shape | np.ndarray] | None = None
     ) -> Imported:
-        """The program for arguments of these shapes. `variables`: those with initial values, by default all
-        in the checkpoint, as constants.
+        """The program for arguments of these shapes. `variables`: initial values, which become constants, or
+        shapes, which become parameters; by default the values in the checkpoint.
         """
         feeds = [(argument.output, shape) for argument, shape in zip(self.arguments, shapes, strict=True)]
         held = self.values if variables is None else variables
@@ -95,7 +95,7 @@ def _entry(
         return _by_tensors(saved, graph, feeds, fetches, values, declared)
     if not saved.signatures:
         wanted = f"feeds and fetches are wanted; {_ends(graph)}"
-        raise InvalidArgument(f"load: a graph without signatures: {wanted}")
+        raise InvalidArgument(f"load: the graph has no signatures, so {wanted}")
     name = _signature(saved.signatures, signature)
     arguments, results = _interface(saved.signatures[name], graph)
     return EntryPoint(saved.name, graph, arguments, results, True, values, declared)
@@ -132,7 +132,7 @@ def _by_tensors(
 ) -> EntryPoint:  # fmt: skip
     for what, names in (("feeds", feeds), ("fetches", fetches)):
         if isinstance(names, str) or not all(isinstance(name, str) for name in names or ()):
-            raise InvalidArgument(f"load: {what} are a list of names of tensors, found {names!r}")
+            raise InvalidArgument(f"load: {what} must be a list of names of tensors, found {names!r}")
     if not fetches:
         raise InvalidArgument(f"load: fetches are wanted; {_ends(graph)}")
     arguments = tuple(_fed(name, graph) for name in feeds or ())
@@ -148,11 +148,11 @@ def _fed(name: str, graph: Graph) -> Argument:
 
 
 def _ends(graph: Graph) -> str:
-    """The placeholders of a graph, and the nodes whose results are unused."""
+    """The names of the placeholders of a graph, and of the nodes whose results are unused, for a message."""
     used = {source.node for node in graph.nodes.values() for source in node.inputs}
     first = [node.name for node in graph.nodes.values() if node.op == "Placeholder"]
     last = [node.name for node in graph.nodes.values() if node.name not in used and node.types]
-    return f"placeholders: {', '.join(first[:9]) or 'none'}; nodes that no one uses: {', '.join(last[-9:])}"
+    return f"placeholders: {', '.join(first[:9]) or 'none'}; nodes without users: {', '.join(last[-9:])}"
 
 
 def _declared(graph: Proto) -> dict[str, Argument]:
@@ -178,10 +178,10 @@ class Variables(MutableMapping[str, np.ndarray]):
     def __init__(self, values: Mapping[str, np.ndarray], declared: Mapping[str, Argument]) -> None:
         self._declared = declared
         self.held: dict[str, Any] = dict(values)
-        """Arrays of NumPy, or those of the backend."""
+        """The values, as NumPy arrays or arrays of the backend."""
         self.shapes = {name: _shape(value) for name, value in values.items()}
         self.version = 0
-        """It is another one when a shape is."""
+        """A number that changes whenever the shape of a value changes."""
 
     def __getitem__(self, name: str) -> np.ndarray:
         return np.asarray(self.held[self._known(name, with_value=True)])
@@ -208,7 +208,7 @@ class Variables(MutableMapping[str, np.ndarray]):
         return f"<axla.tensorflow.Variables {', '.join(listed)}>"
 
     def put(self, name: str, value: Any) -> None:
-        """Sets a value without checks."""
+        """Sets a value without checking it."""
         self.held[name], shape = value, _shape(value)
         if self.shapes.get(name) != shape:
             self.shapes[name] = shape
@@ -219,7 +219,7 @@ class Variables(MutableMapping[str, np.ndarray]):
             raise InvalidArgument(f"there is no variable {name!r}; {choices(self._declared, name)}")
         if with_value and name not in self.held:
             hint = f"f.variables['{name}'] = value sets one"
-            raise InvalidArgument(f"variable '{name}' has no value: {hint}")
+            raise InvalidArgument(f"variable '{name}' has no value; {hint}")
         return name
 
 
@@ -228,7 +228,7 @@ def _shape(value: Any) -> Shape:
 
 
 def _converted(argument: Argument, value: Any, what: str) -> Any:
-    """A value as an array of an argument's type; InvalidArgument where it does not fit."""
+    """Converts a value to an array of an argument's type; InvalidArgument if it does not fit."""
     what = f"{what} '{argument.name}'"
     if not (hasattr(value, "dtype") and hasattr(value, "shape")):
         try:
@@ -245,21 +245,21 @@ def _known_shape(value: Any, what: str) -> Shape:
     try:
         return _shape(value)
     except (AxlaError, KeyError, TypeError, ValueError):
-        raise InvalidArgument(f"{what}: TensorFlow has no type for arrays of {value.dtype}") from None
+        raise InvalidArgument(f"{what}: TensorFlow has no element type for {value.dtype}") from None
 
 
 def _check(argument: Argument, shape: Shape, what: str) -> None:
     if argument.dtype is not None and shape.dtype is not argument.dtype:
-        hint = f": value.astype('{argument.dtype.numpy}') makes it one"
-        raise InvalidArgument(f"{what} is of type {argument.dtype}, found {shape.dtype}{hint}")
+        hint = f": value.astype('{argument.dtype.numpy}') converts it"
+        raise InvalidArgument(f"{what} must be of type {argument.dtype}, found {shape.dtype}{hint}")
     if not fits(argument.dims, shape.dims):
         wanted = ", ".join("?" if size < 0 else str(size) for size in argument.dims or ())
-        raise InvalidArgument(f"{what} has shape [{wanted}], found {list(shape.dims)}")
+        raise InvalidArgument(f"{what} must have shape [{wanted}], found {list(shape.dims)}")
 
 
 class Function:
-    """A graph called with arrays: see `load`. It is compiled for each choice of shapes, once. `variables` has
-    the values of variables by name; a call changes those that it writes.
+    """A graph as a function of arrays: see `load`. It is compiled once for each combination of argument
+    shapes. `variables` has the values of variables by name; a call changes those that it writes.
     """
 
     def __init__(self, entry: EntryPoint, backend: Any = "cpu") -> None:
@@ -288,13 +288,13 @@ class Function:
         return dict(zip(names, found, strict=False)) if self.entry.named else found[: len(names)]
 
     def _key(self, arrays: Sequence[Any]) -> Any:
-        """A key for programs; None where an argument is not an array yet."""
+        """The key of the program for these arguments; None if an argument is not an array yet."""
         if not all(isinstance(array, np.ndarray | Array) for array in arrays):
             return None
         return self.variables.version, tuple([(array.dtype, array.shape) for array in arrays])
 
     def _held(self, name: str) -> Any:
-        """The value of a variable; moved to the device at its first use."""
+        """The value of a variable on the device; it is moved there at its first use."""
         value = self.variables.held[name]
         if not isinstance(value, Array):
             value = self.variables.held[name] = self.client.device_put(value)
@@ -324,7 +324,9 @@ class Function:
         return shapes
 
     def _arranged(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
-        """The arguments in order."""
+        """The arguments, given by position or name, in the order of the entry point. Raises InvalidArgument
+        for one that is missing, unknown or given twice.
+        """
         arguments = self.entry.arguments
         names = [argument.name for argument in arguments]
         given = dict(zip(names, args, strict=False)) | kwargs
@@ -339,7 +341,7 @@ class Function:
         missing = [name for name in names if name not in given]
         if missing:
             raise InvalidArgument(f"argument '{missing[0]}' is missing: {wanted}")
-        raise InvalidArgument(f"{len(args)} arguments for {len(arguments)}: {wanted}")
+        raise InvalidArgument(f"found {len(args)} arguments, not {len(arguments)}: {wanted}")
 
     def __repr__(self) -> str:
         taken = ", ".join(map(str, self.entry.arguments))

@@ -27,7 +27,7 @@ _OTHERS = (
     (b"TFL3", 4, "a TensorFlow Lite model", "the SavedModel that it was converted from is read"),
     (b"HloModule", 0, "HLO", "axla.parse reads it"),
 )
-"""Marks of files of other kinds, what they are, and what to do."""
+"""Other kinds of files: their first bytes, the offset of these, a name of the kind, and a hint."""
 _ENDINGS = {
     **dict.fromkeys((".keras", ".h5", ".hdf5"), ("a model of Keras", _EXPORT)),
     ".onnx": ("an ONNX model", "the SavedModel or GraphDef that it was converted from is read"),
@@ -40,7 +40,7 @@ _FIELDS = {
     "debug_info": "GraphDef", "meta_info_def": "MetaGraphDef", "graph_def": "MetaGraphDef",
     "saver_def": "MetaGraphDef", "saved_model_schema_version": "SavedModel", "meta_graphs": "SavedModel",
 }  # fmt: skip
-"""The messages that texts are, by the field that they begin with."""
+"""The kind of a message in text form, by the first field of the text."""
 _OP = re.compile(r"[A-Za-z][\w>/.\-]*$")
 
 
@@ -60,9 +60,10 @@ class Saved:
 def read(source: ModelSource, tags: Sequence[str] | None = None) -> Saved:
     """The graph in a file or folder. Bytes are the content of a file; a `str` is a path, or the content if it
     has several lines. `tags` select a graph of a SavedModel, by default the one for serving or the only one.
-    The checkpoint beside a `.meta` file belongs to it.
+    With a `.meta` file, the checkpoint beside it is read.
 
-    InvalidArgument for missing files or other kinds of files, ParseError for damaged ones.
+    Raises InvalidArgument for missing files, UnsupportedError for other kinds of files, and ParseError for
+    damaged files.
     """
     if isinstance(source, bytes | bytearray | memoryview):
         return _graph(bytes(source), "", tags)
@@ -87,7 +88,9 @@ def read(source: ModelSource, tags: Sequence[str] | None = None) -> Saved:
 
 @contextmanager
 def placed(source: Any) -> Iterator[None]:
-    """Adds to errors about a node, for a graph in text form: its file, its line and column, and a caret."""
+    """Adds the location of the node to an error about a node, if the graph is in text form: the file, line
+    and column, and a caret.
+    """
     try:
         yield
     except (VerifyError, UnsupportedError) as error:
@@ -120,7 +123,7 @@ def _saved_model(folder: Path, tags: Sequence[str] | None) -> Saved:
     else:
         names = sorted(each.name for each in folder.iterdir())[:8]
         hint = f"; {_EXPORT}" if {"metadata.json", "config.json"} & {*names} else ""
-        raise InvalidArgument(f"{folder} is no SavedModel, it has no saved_model.pb{hint}; {choices(names)}")
+        raise InvalidArgument(f"{folder} is not a SavedModel: no saved_model.pb{hint}; {choices(names)}")
     found = _graph(bytes(mapped(path)), path.name, tags)
     found.name = _identifier(folder.resolve().name)
     debug = inside(folder, "debug/saved_model_debug_info.pb")
@@ -156,7 +159,9 @@ def _check_kind(content: bytes | str, name: str) -> None:
 
 
 def _message(content: bytes | str, name: str) -> tuple[str, Proto]:
-    """The kind of a message, and the message."""
+    """Decodes the content of a file; returns the kind of the message (GraphDef, MetaGraphDef or SavedModel)
+    and the message.
+    """
     is_text = isinstance(content, str) or name.endswith((".pbtxt", ".txt", ".textproto"))
     first = _TEXT.match(_text(content if is_text else content[:4096]))
     if first is not None and first[1] in _FIELDS:
@@ -177,8 +182,8 @@ def _text(content: bytes | str) -> str:
 
 
 def _told_apart(content: bytes) -> tuple[str, Proto]:
-    """Determines the kind of a message: GraphDef, MetaGraphDef or SavedModel, whichever has nodes with names
-    of operations. If none has, it is read as a GraphDef, whose error is reported.
+    """Decodes a message as a GraphDef, MetaGraphDef or SavedModel, whichever has nodes with names of
+    operations. If none has, it is read as a GraphDef, whose error is reported.
     """
     for kind in ("GraphDef", "MetaGraphDef", "SavedModel"):
         with suppress(ParseError):

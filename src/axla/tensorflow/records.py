@@ -1,15 +1,15 @@
-"""A record for each operation of TensorFlow, in the tables of the modules in `ops`, and its lowering.
+"""The records of TensorFlow's operations, from the tables of the modules in `ops`, and their lowerings.
 
     MatMul: a:T b:T transpose_a=bool?false transpose_b=bool?false -> product:T
 
 declares an operation, in the notation of `axla.importers.records`. The type of an operand or result is an
 attribute (`T`), a type (`DT_INT32`), a number of values given by an attribute (`N*T`), or one value for each
 type of a list (`Tlist`, an attribute of kind list(type)); `&` before it means a reference. A type name that
-is not a declared attribute is an attribute of kind `type` without a default. Kinds of attributes are those of
-`attributes.py`. `hlo Abs` means that the operation is the function Abs of `axla.ops`, with operands broadcast
-as in NumPy; `hlo` alone means the function of the same name. Otherwise a function registered by `lowering`
-defines it, or `none REASON` says why it is not supported. Frequent types and kinds have short names: see
-`_NAMED`.
+is not a declared attribute is an attribute of kind `type` without a default. The kinds of attributes are
+those of `attributes.py`. `hlo Abs` means that the operation is the function Abs of `axla.ops`, with operands
+broadcast as in NumPy; `hlo` alone means the function of the same name. Otherwise a function registered by
+`lowering` defines the operation, or `none REASON` says why it is not supported. Frequent types and kinds have
+short names: see `_NAMED`.
 """
 
 from __future__ import annotations
@@ -49,7 +49,8 @@ _LOWERINGS: dict[str, Callable[..., Any]] = {}
 
 def lowering(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Registers a lowering function for operations: `function(call, *operands)`, with a list for an operand
-    of several values. It returns the result, or a sequence of results; None where there are none.
+    of several values. The function returns a result, a sequence of results, or None if the operation has
+    none.
     """
 
     def register(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -78,7 +79,7 @@ def records() -> Mapping[str, Record]:
 
 
 def _implied(record: Record, values: Sequence[ValueRecord]) -> list[AttributeRecord]:
-    """The attributes for types of operands and results that the table leaves out."""
+    """The attributes of kind `type` that operands and results name and that the table does not declare."""
     names = dict.fromkeys(value.kind.lstrip("&").rpartition("*")[2] for value in values)
     given = {attribute.name for attribute in record.attributes}
     return [AttributeRecord(n, "type", "") for n in names if n not in given and not n.startswith("DT_")]
@@ -99,7 +100,9 @@ def lowerings() -> Mapping[str, Callable[..., Any]]:
 
 
 def attributes_of(record: Record, given: Mapping[str, Proto], what: str) -> dict[str, Any]:
-    """All attributes of an operation in Python; VerifyError for a missing one, or one of another kind."""
+    """The values of all attributes of an operation in Python; VerifyError for a missing one, or one of
+    another kind.
+    """
     return {a.name: value_of(a, given.get(a.name), what) for a in record.attributes}
 
 
@@ -124,5 +127,5 @@ def _types(kind: str, attributes: Mapping[str, Any], what: str) -> list[str]:
         return types
     number = attributes[count]
     if not 0 <= number <= 1 << 20:
-        raise VerifyError(f"{what}: attribute {count!r} is {number}")
+        raise VerifyError(f"{what}: attribute {count!r} is {number}, wanted 0 to 1048576")
     return types * number

@@ -1,7 +1,8 @@
-"""Functions of a graph as computations called by conditionals and loops.
+"""Builds the computations that conditionals and loops call, from functions of a graph.
 
-Operands and results are tuples of arrays: of the values, then of the contents of resources that the functions
-may use. Constants are created again inside, so that shapes that depend on them are known there.
+A computation takes and returns a tuple of arrays: those of the values, then those of the contents of
+resources that the functions may use. Constants are created again inside, so that shapes that depend on them
+are known there.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from axla.tensorflow.scope import Scope
 from axla.tensorflow.values import GraphValue, Resource, leaves, rebuilt, structure
 
 MOST_EMBEDDED = 1024
-"""Elements of constants that regions make again."""
+"""The largest number of elements of a constant that is created again inside a region."""
 _MOST_PASSES = 10
 _IDENTITIES = ("Identity", "RefIdentity", "StopGradient", "PreventGradient")
 
@@ -42,7 +43,7 @@ class Inputs:
         return [*self.values, *self.contents]
 
     def operand(self, scope: Scope) -> XlaOp:
-        """The tuple of all arrays, as an operand."""
+        """The tuple of all arrays, as the operand of a conditional or loop."""
         return ops.Tuple(scope.builder, _leaves(self.all()))
 
     def entered(self, scope: Scope, inner: Scope, kept: Iterable[bool]) -> list[GraphValue]:
@@ -66,7 +67,9 @@ class Inputs:
 
 
 def carried(scope: Scope, values: Sequence[GraphValue], graphs: Sequence[Graph]) -> Inputs:
-    """The values that functions need: arguments, and the resources among them and in their bodies."""
+    """Collects what functions need from outside: `values`, and the resources among these and in the
+    functions' bodies.
+    """
     resources = dict.fromkeys(value for value in values if isinstance(value, Resource))
     for graph in graphs:
         resources.update(dict.fromkeys(named_resources(scope, graph)))
@@ -77,8 +80,9 @@ def carried(scope: Scope, values: Sequence[GraphValue], graphs: Sequence[Graph])
 
 
 def _with_gradients(scope: Scope, inputs: Inputs, state: Mapping[Resource, GraphValue]) -> bool:
-    """Whether a region created gradients of tensor arrays passed in; if so, they must be created outside
-    first.
+    """Returns whether a region created gradients of tensor arrays that were passed in; `state` is the
+    region's state. Creates each such gradient outside, as an empty list, and adds it to `inputs`, for the
+    region to be built again.
     """
     made = [r for r in state if r.origin in inputs.resources and r not in inputs.resources]
     for resource in made:
@@ -110,8 +114,8 @@ def named_resources(scope: Scope, graph: Graph) -> list[Resource]:
 def conditional(
     scope: Scope, selector: XlaOp, graphs: Sequence[Graph], values: Sequence[GraphValue]
 ) -> list[GraphValue]:
-    """The results of the selected function: two functions by a pred, true first; otherwise by number, the
-    last one where that is out of range.
+    """Calls one of several functions; returns its results. A pred selects the first function if it is true,
+    else the second; an integer is the number of the function, or selects the last one if it is out of range.
     """
     known = scope.known(selector)
     if known is not None:
@@ -163,7 +167,7 @@ def _changes(region: Scope, resource: Resource) -> bool:
 def _made_equal(
     graphs: Sequence[Graph], regions: Sequence[Scope], outputs: Sequence[list[GraphValue]]
 ) -> list[list[GraphValue]]:
-    """The results of branches, with lists converted to a common type."""
+    """The results of the branches, in which lists are converted to a common type."""
     for number, column in enumerate(zip(*outputs, strict=True)):
         common = column[0]
         if all(isinstance(value, TensorList) for value in column):
@@ -174,13 +178,15 @@ def _made_equal(
         for graph, output in zip(graphs[1:], outputs[1:], strict=True):
             if structure(output[number]) != structure(outputs[0][number]):
                 one, other = shown(structure(outputs[0][number])), shown(structure(output[number]))
-                where = f"of function '{graphs[0].name}', {other} of '{graph.name}'"
-                raise UnsupportedError(f"result {number} is {one} {where}")
+                where = f"in function '{graphs[0].name}', but {other} in '{graph.name}'"
+                raise UnsupportedError(f"result {number} of a conditional is {one} {where}")
     return list(outputs)
 
 
 def loop(scope: Scope, condition: Graph, body: Graph, values: Sequence[GraphValue]) -> list[GraphValue]:
-    """Calls the body while the condition holds, with its results as the next arguments."""
+    """Builds a loop that calls the body while the condition holds; an iteration's results are the next
+    arguments. Returns the values after the loop.
+    """
     begun = inputs = carried(scope, values, [condition, body])
     kept = _kept(body, values)
     for _ in range(_MOST_PASSES):
@@ -196,7 +202,7 @@ def loop(scope: Scope, condition: Graph, body: Graph, values: Sequence[GraphValu
         inputs = changed
     else:
         raise UnsupportedError(
-            f"the values of the loop '{body.name}' do not come to shapes that stay as they are"
+            f"the types of lists in the loop '{body.name}' still change after {_MOST_PASSES} passes"
         )
     for number, (value, output) in enumerate(zip(inputs.all(), outputs, strict=True)):
         if isinstance(value, TensorList) and isinstance(output, TensorList):
@@ -221,7 +227,9 @@ def loop(scope: Scope, condition: Graph, body: Graph, values: Sequence[GraphValu
 
 
 def _counted(scope: Scope, before: XlaOp, first: XlaOp, last: XlaOp, turns: int) -> np.ndarray | None:
-    """The value of a counter after a loop of `turns` iterations; None where unknown."""
+    """The value of a counter after a loop of `turns` iterations; None if unknown. `before`: its value before
+    the loop; `first` and `last`: its values before and after an iteration.
+    """
     counts = not last.dims and last.dtype.is_integer and last.dtype.bits >= 8
     start = scope.known(before) if counts else None
     step = None if start is None else sum_behind(first.instruction, last.instruction)
@@ -232,7 +240,7 @@ def _counted(scope: Scope, before: XlaOp, first: XlaOp, last: XlaOp, turns: int)
 
 
 def _test(scope: Scope, condition: Graph, inputs: Inputs, kept: Sequence[bool]) -> tuple[Scope, XlaOp]:
-    """The condition of a loop, in its own scope."""
+    """Builds the condition of a loop; returns its scope and its result, a scalar pred."""
     tester = scope.inner(condition.name)
     results = tester.call(condition, inputs.entered(scope, tester, _flags(inputs, kept)))
     if len(results) != 1 or not isinstance(results[0], XlaOp):
@@ -240,14 +248,14 @@ def _test(scope: Scope, condition: Graph, inputs: Inputs, kept: Sequence[bool]) 
     (test,) = results
     if test.dtype.name != "pred" or test.dims:
         found = shown(structure(test))
-        raise VerifyError(f"the condition '{condition.name}' gives {found}, wanted a scalar of booleans")
+        raise VerifyError(f"the condition '{condition.name}' returns {found}, wanted a scalar of booleans")
     return tester, test
 
 
 def _turns(
     scope: Scope, inputs: Inputs, test: XlaOp, outputs: Sequence[GraphValue]
 ) -> tuple[int | None, bool]:
-    """The largest possible number of iterations, and whether it is always reached."""
+    """The largest possible number of iterations of a loop, or None, and whether it is always reached."""
     starts: list[int | None] = []
     ends: list[Instruction | None] = []
     for value, output in zip(inputs.all(), outputs, strict=True):
@@ -267,19 +275,21 @@ def _flags(inputs: Inputs, kept: Sequence[bool]) -> list[bool]:
 def _body(
     scope: Scope, body: Graph, inputs: Inputs, kept: Sequence[bool]
 ) -> tuple[Scope, list[GraphValue], list[GraphValue]]:
-    """An iteration, in its own scope: its inputs and its results."""
+    """Builds one iteration of a loop; returns its scope, its inputs and its results, both with contents of
+    resources.
+    """
     region = scope.inner(body.name)
     values = inputs.entered(scope, region, _flags(inputs, kept))
     entered = [*values, *(region.state[resource] for resource in inputs.resources)]
     results = region.call(body, values)
     if len(results) != len(inputs.values):
-        raise VerifyError(f"the body '{body.name}' gives {len(results)} values of {len(inputs.values)}")
+        raise VerifyError(f"the body '{body.name}' returns {len(results)} values, not {len(inputs.values)}")
     return region, entered, [*results, *(region.state[resource] for resource in inputs.resources)]
 
 
 def _fitted(scope: Scope, inputs: Inputs, outputs: Sequence[GraphValue], turns: int | None) -> Inputs | None:
-    """The inputs, with lists converted to the type that an iteration leaves; None where all have it
-    already.
+    """The inputs of a loop, in which lists are converted to the types that the results of an iteration need;
+    None if all lists have these types already.
     """
     found = []
     for value, output in zip(inputs.all(), outputs, strict=True):
@@ -287,8 +297,8 @@ def _fitted(scope: Scope, inputs: Inputs, outputs: Sequence[GraphValue], turns: 
             wanted = value.repeated(output, turns)
             if wanted is None:
                 raise UnsupportedError(
-                    f"a list gets longer in a loop, {value.type} before and {output.type} "
-                    "behind a turn: its size must be given, or the number of turns a constant"
+                    f"a list grows in a loop, from {value.type} to {output.type} in an "
+                    "iteration: give its size, or make the number of iterations a constant"
                 )
             value = value.fitted(scope.builder, wanted)
         found.append(value)
@@ -303,7 +313,7 @@ def _check_loop(body: Graph, inputs: Inputs, outputs: Sequence[GraphValue]) -> N
         if structure(value) != structure(result):
             raise UnsupportedError(
                 f"value {number} of the loop '{body.name}' is {shown(structure(value))} before and "
-                f"{shown(structure(result))} after an iteration: a loop keeps its shapes"
+                f"{shown(structure(result))} after an iteration, wanted equal shapes"
             )
 
 

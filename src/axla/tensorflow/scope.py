@@ -28,19 +28,21 @@ from axla.tensorflow.types import DTYPES, dtype_of
 from axla.tensorflow.values import MISSING, VARIABLES, GraphValue, Reference, Resource, Variable
 
 DEEPEST = 60
-"""Calls of functions within each other."""
+"""The largest depth of nested function calls."""
 MOST_NODES = 50_000
-"""Nodes that one import adds, besides ten times those of the graph: functions that call others grow fast."""
+"""The number of nodes that one import may add, besides ten times the number of nodes of the graph. Functions
+that call functions can multiply nodes.
+"""
 _MOST_STEPS, _MOST_BYTES, _MOST_SECONDS, _MOST_NUMBERS = 1_000_000, 1 << 28, 20.0, 1 << 22
-"""The limits of the interpreter: steps for one constant, bytes for one value, seconds for all constants; and
-how many numbers of one array Python handles.
+"""Limits of the interpreter: steps for one constant, bytes of one value, seconds for all constants. The last
+is the largest number of elements of a constant array that lowering functions handle in Python.
 """
 
 
 @dataclass(slots=True, eq=False)
 class Import:
-    """One import of a graph, with what its scopes share. `initial`: variables with a value at the start of
-    the program, by name: that value, or its shape; `resources`: those named by nodes.
+    """One import of a graph: what its scopes share. `initial`: by name of a variable, its value at the start
+    of the program, or its shape if it is a parameter; `resources`: those that nodes name, by kind and name.
     """
 
     initial: Mapping[str, Shape | np.ndarray] = field(default_factory=dict)
@@ -54,7 +56,7 @@ class Import:
     checkpoint: Mapping[str, np.ndarray] = field(default_factory=dict)
 
     def resource(self, kind: type[Resource], name: str, **more: Any) -> Any:
-        """The resource with this kind and name."""
+        """The resource of this kind and name; created with the fields `more` if it does not exist yet."""
         return self.resources.setdefault((kind.__name__, name), kind(name, **more))
 
     def variable(self, node: Node) -> Variable | None:
@@ -66,13 +68,13 @@ class Import:
 
 
 def variable_name(node: Node) -> str:
-    """The name of the variable that a node names."""
+    """The name of a node's variable: the attribute `shared_name`, or the name of the node."""
     return node.attributes.get("shared_name") or node.name
 
 
 class DependsOnArguments(UnsupportedError):
-    """Raised where a value that must be constant depends on arguments: on the parameters with these numbers,
-    where known.
+    """Raised for a value that must be constant but depends on arguments. `parameters`: the numbers of the
+    parameters that it depends on, None if unknown.
     """
 
     parameters: set[int] | None = None
@@ -85,8 +87,8 @@ def parameters_of(values: Iterable[Instruction]) -> set[int]:
 
 
 class Scope:
-    """A builder, and the contents of resources at this point of the program; `outer` is the enclosing
-    scope.
+    """A builder of a computation, and the contents of resources at this point of the program. `outer` is the
+    enclosing scope.
     """
 
     def __init__(self, importer: Import, builder: XlaBuilder, outer: Scope | None = None) -> None:
@@ -95,11 +97,13 @@ class Scope:
         self.entered: dict[Resource, GraphValue] = {}
         """The state at the beginning of a region."""
         self.parameters: list[Variable] = []
-        """Variables that are parameters, in their order, behind what the caller made parameters of."""
+        """The variables that are parameters of the program, in order; their parameters follow those for
+        feeds.
+        """
         self.begun: dict[Resource, XlaOp] = {}
         """The values that variables have when the program begins."""
         self.first = 0
-        """The number of the first of these."""
+        """The number of the parameter for the first variable in `parameters`."""
 
     def inner(self, name: str) -> Scope:
         """A scope for a computation that this scope calls."""
@@ -121,7 +125,7 @@ class Scope:
         needed = graph.needed(outputs, targets, given)
         importer.nodes += len(needed)
         if importer.nodes > MOST_NODES + 10 * graph.library.nodes:
-            raise UnsupportedError(f"function '{graph.name}': calls bring {importer.nodes} nodes, too many")
+            raise UnsupportedError(f"function '{graph.name}': there are too many nodes, {importer.nodes}")
         for node in needed:
             if all(Output(node.name, place) in given for place in range(len(node.types or ()) or 1)):
                 continue
@@ -139,7 +143,9 @@ class Scope:
         return values.get(output, MISSING)
 
     def _tried(self, node: Node, operands: list[GraphValue], graph: Graph) -> list[GraphValue]:
-        """The outputs of a node; none where it fails. Functions add as many of their nodes as possible."""
+        """Adds a node; returns its outputs, or none if it is not supported or an operand is missing. A node
+        that calls functions is always added: they add as many of their nodes as possible.
+        """
         if any(value is MISSING for value in operands) and not called_by(node.attributes):
             return []
         depth = self.importer.depth
@@ -178,7 +184,7 @@ class Scope:
         if node.record is None:
             if node.op in graph.library.messages:
                 return self.call(graph.library.function(Callee(node.op, node.given), str(node)), operands)
-            raise UnsupportedError("neither TensorFlow's XLA nor axla has it")
+            raise UnsupportedError("neither TensorFlow's XLA nor axla supports it")
         function = lowerings().get(node.op)
         if function is None and node.record.counterpart is None:
             raise UnsupportedError(node.record.why_not or "it has no counterpart in HLO")
@@ -190,8 +196,8 @@ class Scope:
             found = function(call, *call.grouped(operands))
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
             if any(isinstance(value, np.ndarray) for value in operands):
-                raise UnsupportedError("it is not done for strings") from error
-            raise VerifyError(f"malformed: its attributes or inputs do not fit it ({error!r})") from error
+                raise UnsupportedError("the operation is not supported for strings") from error
+            raise VerifyError(f"its attributes or inputs do not fit the operation ({error!r})") from error
         return call.outputs(found)
 
     def _dereferenced(self, node: Node, operands: list[GraphValue]) -> list[GraphValue]:
@@ -209,7 +215,7 @@ class Scope:
     # Constants and resources.
 
     def constant(self, value: np.ndarray) -> XlaOp:
-        """A constant; an array with all elements equal is a broadcast scalar."""
+        """A constant; an array with all strides 0, which repeats one element, becomes a broadcast scalar."""
         if value.size > 1 and not any(value.strides):
             scalar = self.constant(np.asarray(value.reshape(-1)[0]))
             found = ops.Broadcast(scalar, value.shape)
@@ -228,7 +234,7 @@ class Scope:
         return known[inst]
 
     def _varies(self, root: Instruction) -> bool:
-        """Whether an array depends on a parameter; answers are cached."""
+        """Whether an array depends on a parameter; a positive answer is cached."""
         seen, stack, varying = {root}, [root], self.importer.varying
         while stack:
             inst = stack.pop()
@@ -247,7 +253,7 @@ class Scope:
         try:
             return np.asarray(evaluate(module, **limits).array)
         except (DeadlineExceeded, OutOfMemory) as error:
-            message = f"a shape or another number that must be constant takes too much: {error.message}"
+            message = f"a constant value is too expensive to compute: {error.message}"
             raise UnsupportedError(message) from None
         finally:
             importer.seconds -= monotonic() - begin
@@ -274,7 +280,7 @@ class Scope:
 
 
 class OpCall:
-    """A node being added, as lowering functions see it. `call["T"]` is an attribute."""
+    """The node that is being added, as lowering functions see it. `call["T"]` is its attribute `T`."""
 
     def __init__(self, scope: Scope, node: Node, graph: Graph) -> None:
         self.scope, self.node, self.graph = scope, node, graph
@@ -305,27 +311,29 @@ class OpCall:
         return found
 
     def integers(self, value: XlaOp, what: str) -> tuple[int, ...]:
-        """The numbers of a constant scalar or vector."""
+        """The elements of a constant scalar or vector."""
         found = self.constant(value, what)
         if found.ndim > 1:
             self.fail(f"{what} has shape {list(found.shape)}, wanted a vector")
         return tuple(int(number) for number in found.reshape(-1))
 
     def integer(self, value: XlaOp, what: str) -> int:
-        """The number of a constant with one element."""
+        """The value of a constant with one element."""
         numbers = self.integers(value, what)
         if len(numbers) != 1:
             self.fail(f"{what} has {len(numbers)} elements, wanted one")
         return numbers[0]
 
     def numbers(self, count: int) -> np.ndarray:
-        """The numbers 0...count - 1; UnsupportedError for more than an import may create."""
+        """The numbers 0...count - 1; UnsupportedError if these are more than an import may create."""
         if count > _MOST_NUMBERS:
-            raise UnsupportedError(f"{count} numbers, more than the {_MOST_NUMBERS} that an import makes")
+            raise UnsupportedError(f"{count} elements are too many, an import handles {_MOST_NUMBERS}")
         return np.arange(count)
 
     def axis(self, number: int, rank: int, what: str = "axis") -> int:
-        """A dimension number, counted from 0; negative numbers count from the end."""
+        """Converts the number of a dimension, which counts from the end if it is negative, to one from 0 to
+        rank - 1. VerifyError for a number out of range.
+        """
         if not -rank <= number < rank:
             self.fail(f"{what} is {number}, wanted a number from {-rank} to {rank - 1}")
         return number % rank
@@ -335,7 +343,7 @@ class OpCall:
         return self.graph.library.function(self.attributes[name], "it")
 
     def grouped(self, operands: Sequence[GraphValue]) -> list[Any]:
-        """The operands grouped as in the record: a list for one that has several values."""
+        """The operands grouped as the record declares: a list for an operand that has several values."""
         record = self.node.record
         assert record is not None
         found: list[Any] = []
@@ -358,22 +366,22 @@ class OpCall:
         return getattr(ops, name)(*matched(*operands))
 
     def outputs(self, found: Any) -> list[GraphValue]:
-        """The outputs of the node from a lowering's result: a tuple has several, NumPy arrays become
-        constants, and types must be those of the record.
+        """The outputs of the node, from the result of its lowering function: a tuple has several, NumPy
+        arrays become constants. Their number and types must be those of the record.
         """
         values = list(found) if isinstance(found, list | tuple) else [] if found is None else [found]
         if isinstance(found, XlaOp) and found.shape.is_tuple:
             values = list(found)
         types = self.node.types or ()
         if len(values) != len(types):
-            self.fail(f"it gives {len(values)} values, {len(types)} are declared")
+            self.fail(f"its lowering returns {len(values)} values, its record declares {len(types)}")
         for number, type_ in enumerate(types):
             value = values[number]
             wanted = DTYPES.get(type_)
             if isinstance(value, np.ndarray | np.generic) and wanted is not None:
                 value = values[number] = self.scope.constant(np.asarray(value))
             if isinstance(value, XlaOp) and wanted is not None and value.dtype is not wanted:
-                self.fail(f"result {number} is {value.dtype.name}, its attributes say {wanted.name}")
+                self.fail(f"result {number} is {value.dtype.name}, its attributes declare {wanted.name}")
         return values
 
 

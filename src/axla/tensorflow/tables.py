@@ -1,8 +1,8 @@
 """Tables of sorted strings (SSTables), the file format of checkpoint indexes.
 
-A table is blocks, an index block with their positions, and a footer with the position of that one. A block is
-entries, whose keys omit the prefix shared with the previous key, and restart offsets for searches; after it
-come the kind of its compression and a checksum.
+A table consists of blocks, an index block with their positions, and a footer with the position of the index
+block. A block consists of entries, and of restart offsets for searches. The key of an entry omits the prefix
+that it shares with the previous key. After each block come a byte for its compression and a checksum.
 """
 
 from __future__ import annotations
@@ -17,15 +17,17 @@ MAGIC = bytes.fromhex("57fb808b247547db")
 _FOOTER, _TRAILER = 48, 5
 _PLAIN, _SNAPPY = 0, 1
 _SPREAD = 24
-"""Bytes that one byte of compressed data, or of a block, may stand for: Snappy's copies give at most 22."""
+"""The largest factor by which compressed data, or a block with shared prefixes, may expand. Snappy's copies
+expand at most 22 times.
+"""
 
 
 def entries(data: memoryview, what: str) -> Iterator[tuple[bytes, bytes]]:
-    """The keys and values of a table; ParseError where it is damaged."""
+    """The keys and values of a table, as bytes; ParseError if it is damaged."""
     if len(data) < _FOOTER or bytes(data[-8:]) != MAGIC:
-        raise ParseError(f"{what}: this is not a table of strings: its last bytes are wrong")
+        raise ParseError(f"{what}: this is not a table of strings: its last 8 bytes are wrong")
     footer = bytes(data[-_FOOTER:])
-    at = number(footer, number(footer, 0, what)[1], what)[1]  # behind the handle of the meta block
+    at = number(footer, number(footer, 0, what)[1], what)[1]  # skips the handle of the meta block
     left = _SPREAD * len(data) + (1 << 20)
     for _, handle in _block(_contents(data, footer, at, what), what):
         for key, value in _block(_contents(data, handle, 0, what), what):
@@ -36,28 +38,28 @@ def entries(data: memoryview, what: str) -> Iterator[tuple[bytes, bytes]]:
 
 
 def number(data: bytes, at: int, what: str) -> tuple[int, int]:
-    """A variable-length number, and the offset after it."""
+    """Reads a variable-length number at an offset; returns it and the offset after it."""
     try:
         return varint(data, at, len(data))
     except BadProto:
-        raise ParseError(f"{what}: a number does not end") from None
+        raise ParseError(f"{what}: a variable-length number has no end") from None
 
 
 def _contents(data: memoryview, handle: bytes, at: int, what: str) -> bytes:
-    """The contents of the block at a handle, which consists of offset and size."""
+    """The decompressed contents of a block. Its handle, a pair of offset and size, begins at `handle[at]`."""
     begin, at = number(handle, at, what)
     size, _ = number(handle, at, what)
     end = begin + size + _TRAILER
     if end > len(data):
-        raise ParseError(f"{what}: a block ends at byte {end}, the file has {len(data)}")
+        raise ParseError(f"{what}: a block ends at byte {end}, but the file has {len(data)} bytes")
     checksum = int.from_bytes(data[end - 4 : end], "little")
     if masked_crc32c(data[begin : end - 4]) != checksum:
-        raise ParseError(f"{what}: the checksum of the block at byte {begin} does not fit")
+        raise ParseError(f"{what}: the checksum of the block at byte {begin} is wrong")
     block, kind = bytes(data[begin : begin + size]), data[begin + size]
     if kind == _SNAPPY:
         return unpacked(block, what)
     if kind != _PLAIN:
-        raise ParseError(f"{what}: the block at byte {begin} is compressed in a way {kind} that is not known")
+        raise ParseError(f"{what}: the block at byte {begin} has the unknown compression {kind}")
     return block
 
 
@@ -65,7 +67,7 @@ def _block(block: bytes, what: str) -> Iterator[tuple[bytes, bytes]]:
     restarts = int.from_bytes(block[-4:], "little")
     end, at, key = len(block) - 4 * (restarts + 1), 0, b""
     if end < 0:
-        raise ParseError(f"{what}: a block has no place for its {restarts} restarts")
+        raise ParseError(f"{what}: a block is too short for its {restarts} restart offsets")
     while at < end:
         shared, at = number(block, at, what)
         more, at = number(block, at, what)
@@ -78,10 +80,10 @@ def _block(block: bytes, what: str) -> Iterator[tuple[bytes, bytes]]:
 
 
 def unpacked(data: bytes, what: str) -> bytes:
-    """Decompresses Snappy data: literal pieces, and copies of earlier output."""
+    """Decompresses Snappy data, which consists of literal bytes and copies of earlier output."""
     size, at = number(data, 0, what)
     if size > _SPREAD * len(data):
-        raise ParseError(f"{what}: {len(data)} bytes cannot stand for {size}")
+        raise ParseError(f"{what}: {len(data)} compressed bytes cannot expand to {size}")
     found = bytearray()
     while at < len(data):
         tag = data[at]
@@ -100,11 +102,11 @@ def unpacked(data: bytes, what: str) -> bytes:
             width = 2 * kind - 2
             offset, at = int.from_bytes(data[at : at + width], "little"), at + width
         if not 0 < offset <= len(found):
-            raise ParseError(f"{what}: a copy begins {offset} bytes back, {len(found)} are there")
+            raise ParseError(f"{what}: a copy begins {offset} bytes back, after only {len(found)} bytes")
         piece = bytes(found[len(found) - offset : len(found) - offset + length])
         found += (piece * -(-length // offset))[:length]
         if len(found) > size:
             break
     if len(found) != size:
-        raise ParseError(f"{what}: compressed data gives {len(found)} bytes, it says {size}")
+        raise ParseError(f"{what}: compressed data expands to {len(found)} bytes, its header says {size}")
     return bytes(found)

@@ -1,4 +1,4 @@
-"""Element types and tensors in TensorFlow's protocol buffers."""
+"""Reads element types, shapes and tensors of TensorFlow's protocol buffers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ DTYPES: dict[str, DType] = {
         "DT_QINT8": "s8", "DT_QUINT8": "u8", "DT_QINT16": "s16", "DT_QUINT16": "u16", "DT_QINT32": "s32",
     }.items()
 }  # fmt: skip
-"""The element types of arrays; those of quantized types are their integers."""
+"""The element types of arrays, by TensorFlow's names; a quantized type is represented by its integer type."""
 
 _FIELDS = {
     "f16": "half_val", "bf16": "half_val", "f32": "float_val", "f64": "double_val", "pred": "bool_val",
@@ -37,10 +37,12 @@ Proto = dict[str, Any]
 
 
 def dtype_of(name: str, what: str) -> DType:
-    """The element type of a type's name; UnsupportedError for strings, resources, variants."""
+    """The element type for the name of a TensorFlow type; UnsupportedError for strings, resources and
+    variants.
+    """
     found = DTYPES.get(name)
     if found is None:
-        raise UnsupportedError(f"{what}: there are no arrays of {name}")
+        raise UnsupportedError(f"{what}: arrays of {name} are not supported")
     return found
 
 
@@ -50,7 +52,7 @@ def without_ref(name: str | int) -> str:
         return name.removesuffix("_REF")
     found = NAMES.get(name - 100)
     if found is None:
-        raise ParseError(f"{name} is not a number of a type")
+        raise ParseError(f"{name} is not the number of a TensorFlow type")
     return found
 
 
@@ -58,7 +60,7 @@ NAMES: dict[int, str] = {}  # filled by messages.py, which reads the table
 
 
 def entries(messages: Iterable[Proto]) -> dict[str, Any]:
-    """A map field, as a dict."""
+    """The dict of a map field, whose entries are messages with the fields `key` and `value`."""
     return {entry.get("key", ""): entry.get("value", {}) for entry in messages}
 
 
@@ -75,14 +77,14 @@ def dims_of(shape: Proto, what: str) -> tuple[int, ...] | None:
         return None
     dims = tuple(int(dim.get("size", 0)) for dim in shape.get("dim", ()))
     if len(dims) > _MOST_DIMENSIONS:
-        raise UnsupportedError(f"{what}: a shape of {len(dims)} dimensions, NumPy has {_MOST_DIMENSIONS}")
+        raise UnsupportedError(f"{what}: {len(dims)} dimensions, at most {_MOST_DIMENSIONS} are supported")
     if any(size < -1 for size in dims) or prod(abs(size) or 1 for size in dims) > _MOST_IN_NUMPY:
-        raise ParseError(f"{what}: a shape of {list(dims)}")
+        raise ParseError(f"{what}: the sizes {list(dims)} are not valid, or too large")
     return dims
 
 
 def known_dims(shape: Proto, what: str) -> tuple[int, ...]:
-    """The sizes of a TensorShapeProto, all of which must be known."""
+    """The sizes of a TensorShapeProto; ParseError if one is unknown."""
     dims = dims_of(shape, what)
     if dims is None or -1 in dims:
         raise ParseError(f"{what}: its shape is not fully known")
@@ -104,7 +106,7 @@ def tensor_of(tensor: Proto, what: str) -> np.ndarray:
     content = tensor.get("tensor_content", b"")
     if content:
         if len(content) != count * dtype.itemsize:
-            raise ParseError(f"{what}: {len(content)} bytes for {count} elements of {name}")
+            raise ParseError(f"{what}: {len(content)} bytes are not the size of {count} elements of {name}")
         values = np.frombuffer(content, np.uint8).view(dtype.numpy)
     else:
         values = _listed(tensor, dtype, what)
@@ -118,7 +120,7 @@ def _listed(tensor: Proto, dtype: DType, what: str) -> np.ndarray:
     values = np.asarray(tensor.get(field, ()))
     if dtype.is_complex:
         if len(values) % 2:
-            raise ParseError(f"{what}: {field} has half a number")
+            raise ParseError(f"{what}: {field} has an odd number of values, which cannot be complex numbers")
         return np.ascontiguousarray(values).view(dtype.numpy) if len(values) else np.zeros(0, dtype.numpy)
     if field == "half_val":
         return values.astype(np.uint16).view(dtype.numpy)
@@ -126,14 +128,14 @@ def _listed(tensor: Proto, dtype: DType, what: str) -> np.ndarray:
 
 
 def _spread(values: np.ndarray, dims: tuple[int, ...], count: int, zero: Any, what: str) -> np.ndarray:
-    if len(values) > max(count, 1):  # (TensorFlow takes one value for no elements)
-        raise ParseError(f"{what}: {len(values)} values for {count} elements")
+    if len(values) > max(count, 1):  # (TensorFlow allows one value in a tensor without elements)
+        raise ParseError(f"{what}: it has {len(values)} values for only {count} elements")
     if len(values) < count:
         last = values[-1] if len(values) else zero
-        if len(values) <= 1:  # one value for all takes no memory
+        if len(values) <= 1:  # a single value is broadcast without a copy
             return np.broadcast_to(np.array(last, values.dtype), dims)
         if count > _MOST_REPEATED:
-            raise UnsupportedError(f"{what}: {len(values)} values stand for {count} elements")
+            raise UnsupportedError(f"{what}: {count} elements are too many to fill from {len(values)} values")
         values = np.concatenate([values, np.full(count - len(values), last, values.dtype)])
     found = values[:count].reshape(dims)
     found.flags.writeable = False

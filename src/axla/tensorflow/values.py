@@ -22,50 +22,52 @@ class Resource:
 
     name: str
     origin: Resource | None = field(default=None, kw_only=True)
-    """The one that this is a gradient of."""
+    """The resource of which this one is a gradient, if it is one."""
     gradients: dict[str, Resource] = field(default_factory=dict, kw_only=True)
 
 
 @dataclass(slots=True, eq=False)
 class Variable(Resource):
-    """A variable: `dtype` is the name of a type, `shape` its sizes, None where the rank is unknown."""
+    """A variable. `dtype` is the name of its type, `shape` its sizes, or None if its rank is unknown."""
 
     dtype: str = ""
     shape: tuple[int, ...] | None = None
 
 
 class Reference(Variable):
-    """A variable given as a reference: it is read where a value is needed."""
+    """A variable that a node passes on as a reference. Nodes that need its value read it."""
 
 
 VARIABLES: dict[str, type[Variable]] = {
     "VarHandleOp": Variable, "_XlaAotOnlyVarHandleOp": Variable,
     "Variable": Reference, "VariableV2": Reference,
 }  # fmt: skip
-"""The operations that name a variable, and what they give."""
+"""The operations that name a variable, and the class of the value that they return."""
 MISSING = Resource("missing")
-"""The stand-in for values that cannot be made, where that is allowed."""
+"""The value of outputs that cannot be computed, in imports that allow such outputs."""
 
 GraphValue = Any
-"""XlaOp, np.ndarray of bytes, TensorList, Resource."""
+"""An XlaOp, a NumPy array of `bytes` objects, a TensorList or a Resource."""
 
 
 def leaves(value: GraphValue) -> list[XlaOp]:
-    """The arrays that make up a value."""
+    """The arrays that a value consists of."""
     if isinstance(value, XlaOp):
         return [value]
     return value.arrays if isinstance(value, TensorList) else []
 
 
 def rebuilt(value: GraphValue, found: Iterator[XlaOp]) -> GraphValue:
-    """The same value made of other arrays."""
+    """A value of the same type, made of the next items of `found`."""
     if isinstance(value, XlaOp):
         return next(found)
     return value.rebuilt(found) if isinstance(value, TensorList) else value
 
 
 def structure(value: GraphValue) -> object:
-    """A key that must be equal for two values to be results in the same position."""
+    """A key that two values must share to be the same result of two branches, or the same value before and
+    after an iteration: shapes, types of lists, contents of string arrays, or a resource itself.
+    """
     if isinstance(value, XlaOp):
         return value.shape.logical if isinstance(value.shape, Shape) else value.shape
     if isinstance(value, np.ndarray):

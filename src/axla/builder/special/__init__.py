@@ -1,4 +1,5 @@
-"""Special functions in terms of XLA's ops: Bessel, beta, gamma, zeta and inverse error functions.
+"""Special functions composed of builder ops: Bessel, beta, gamma, zeta and inverse trigonometric and
+hyperbolic functions.
 
-`axla.ops` exports them; the pass `expand/inverse_functions.py` uses them too.
+`axla.ops` exports the real ones; the pass `expand/inverse_functions.py` uses those of complex numbers.
 """

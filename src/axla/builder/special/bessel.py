@@ -1,7 +1,7 @@
 """Modified Bessel functions of the first kind, scaled by exp(-|x|).
 
-Computed by the Chebyshev series of Cephes: one in x up to 8, one in 1/x above. The coefficients are those for
-f64; f32 needs only the last ones.
+They are computed with the Chebyshev series of Cephes: one in x for |x| up to 8, one in 1/x above. The
+coefficients are those for f64; for f32 the last few of them suffice.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from axla.builder.compositions import floats
 from axla.builder.xla_builder import XlaOp
 from axla.core.dtypes import F32
 
-# exp(-x) i0(x) for 0 <= x <= 8 in x / 2 - 2, the highest degree first.
+# Chebyshev coefficients of exp(-x) i0(x) for 0 <= x <= 8, in x / 2 - 2; the highest degree first.
 _I0E_NEAR = (
     -4.4153416464793395e-18, 3.3307945188222384e-17, -2.431279846547955e-16, 1.715391285555133e-15,
     -1.1685332877993451e-14, 7.676185498604936e-14, -4.856446783111929e-13, 2.95505266312964e-12,
@@ -24,7 +24,7 @@ _I0E_NEAR = (
     -0.02373741480589947, 0.04930528423967071, -0.09490109704804764, 0.17162090152220877,
     -0.3046826723431984, 0.6767952744094761,
 )  # fmt: skip
-# exp(-x) i0(x) sqrt(x) for x >= 8 in 32 / x - 2.
+# Chebyshev coefficients of exp(-x) i0(x) sqrt(x) for x >= 8, in 32 / x - 2.
 _I0E_FAR = (
     -7.233180487874754e-18, -4.830504485944182e-18, 4.46562142029676e-17, 3.461222867697461e-17,
     -2.8276239805165836e-16, -3.425485619677219e-16, 1.7725601330565263e-15, 3.8116806693526224e-15,
@@ -34,7 +34,7 @@ _I0E_FAR = (
     2.0489185894690638e-07, 2.8913705208347567e-06, 6.889758346916825e-05, 0.0033691164782556943,
     0.8044904110141088,
 )  # fmt: skip
-# exp(-x) i1(x) / x for 0 <= x <= 8 in x / 2 - 2, the highest degree first.
+# Chebyshev coefficients of exp(-x) i1(x) / x for 0 <= x <= 8, in x / 2 - 2; the highest degree first.
 _I1E_NEAR = (
     2.7779141127610464e-18, -2.111421214358166e-17, 1.5536319577362005e-16, -1.1055969477353862e-15,
     7.6006842947354077e-15, -5.0421855047279118e-14, 3.2237933659455748e-13, -1.9839743977649436e-12,
@@ -45,7 +45,7 @@ _I1E_NEAR = (
     0.024726449030626516, -0.052945981208094989, 0.10264365868984709, -0.17641651835783406,
     0.25258718644363365,
 )  # fmt: skip
-# exp(-x) i1(x) sqrt(x) for x >= 8 in 32 / x - 2.
+# Chebyshev coefficients of exp(-x) i1(x) sqrt(x) for x >= 8, in 32 / x - 2.
 _I1E_FAR = (
     7.5172963108421052e-18, 4.4143483230717077e-18, -4.6503053684893586e-17, -3.2095259219934238e-17,
     2.96262899764595e-16, 3.3082023109209285e-16, -1.8803547755107825e-15, -3.8144030724370075e-15,
@@ -55,11 +55,11 @@ _I1E_FAR = (
     -2.5122362378702088e-07, -3.8825648088776906e-06, -0.00011058893876262371, -0.0097610974913614687,
     0.77857623501828011,
 )  # fmt: skip
-_SINGLE = 18, 7  # terms that count in f32
+_SINGLE = 18, 7  # the numbers of last terms, of the near and the far series, that suffice for f32
 
 
 def _chebyshev(x: XlaOp, coefficients: Sequence[float]) -> XlaOp:
-    """Clenshaw's recurrence; the last coefficient counts half."""
+    """Sums a Chebyshev series with Clenshaw's recurrence. The last coefficient (of degree 0) counts half."""
     last = before = x * 0.0
     current = last + coefficients[0]
     for coefficient in coefficients[1:]:
@@ -69,10 +69,12 @@ def _chebyshev(x: XlaOp, coefficients: Sequence[float]) -> XlaOp:
 
 
 def _both_series(size: XlaOp, near: Sequence[float], far: Sequence[float]) -> tuple[XlaOp, XlaOp]:
-    """The series for numbers up to 8 and from 8 on."""
+    """Returns two values: of the series for numbers up to 8, and of the one for numbers above. Each is valid
+    only there.
+    """
     if size.dtype is F32:
         near, far = near[-_SINGLE[0] :], far[-_SINGLE[1] :]
-    large = e.Max(size, 8.0)  # NaN stays
+    large = e.Max(size, 8.0)  # a NaN stays NaN
     return _chebyshev(0.5 * size - 2.0, near), _chebyshev(32.0 / large - 2.0, far) / e.Sqrt(large)
 
 

@@ -12,16 +12,19 @@ from axla.builder.iteration import iterated
 from axla.builder.special.gamma import log1p_minus, stirling
 from axla.builder.xla_builder import XlaOp
 
-_LEAST = 10.0  # from where on Stirling's series stands for log gamma
-_MOST = 5000  # steps; about sqrt(max(a, b)) are taken
+_LEAST = 10.0  # Stirling's series approximates log gamma from here on
+_MOST = 5000  # the limit of steps; about sqrt(max(a, b)) are needed
 
 
 def _factor(a: XlaOp, b: XlaOp, x: XlaOp, rest: XlaOp) -> XlaOp:
-    """x^a (1 - x)^b / (a B(a, b)), where `rest` is 1 - x; computed so that no large logarithms cancel."""
+    """Returns x^a (1 - x)^b / (a B(a, b)), where `rest` is 1 - x. Computed so that no large logarithms
+    cancel.
+    """
     log_x = e.Select(x < 0.5, e.Log(x), e.Log1p(-rest))
     log_rest = e.Select(rest < 0.5, e.Log(rest), e.Log1p(-x))
     small = a * log_x + b * log_rest + Lgamma(a + b) - Lgamma(a + 1.0) - Lgamma(b)
-    # One large: the other power takes the sum, as gamma(a + b) / gamma(a) is about (a + b)^b.
+    # If only a or only b is large: gamma(a + b) / gamma(a) is about (a + b)^b, so a + b joins the power with
+    # exponent b. Likewise for gamma(b).
     total = a + b
     first = a * e.Log(x * total) + b * log_rest + _ratio(b, a) - Lgamma(a + 1.0)
     second = a * log_x + b * e.Log(rest * total) + _ratio(a, b) - Lgamma(b + 1.0)
@@ -31,7 +34,7 @@ def _factor(a: XlaOp, b: XlaOp, x: XlaOp, rest: XlaOp) -> XlaOp:
 
 
 def _ratio(large: XlaOp, small: XlaOp) -> XlaOp:
-    """log(gamma(large + small) / gamma(large)) - small log(large + small)."""
+    """Returns log(gamma(large + small) / gamma(large)) - small log(large + small)."""
     large = e.Max(large, _LEAST)
     part = small / large
     stirlings = stirling(large + small) - stirling(large)
@@ -39,10 +42,12 @@ def _ratio(large: XlaOp, small: XlaOp) -> XlaOp:
 
 
 def _factor_of_large(a: XlaOp, b: XlaOp, x: XlaOp, rest: XlaOp) -> XlaOp:
-    """The same for large a and b, by logarithms of the distance to the mean, a / (a + b)."""
+    """The result of `_factor` for large a and b, from logarithms of the distance of x to the mean a / (a +
+    b).
+    """
     a, b = e.Max(a, _LEAST), e.Max(b, _LEAST)
     total = a + b
-    # From whichever of x and 1 - x is small.
+    # Computed from x or from 1 - x, whichever is smaller.
     distance = e.Select(x <= rest, x * total - a, b - rest * total)
     exponent = a * log1p_minus(distance / a) + b * log1p_minus(-distance / b)
     exponent = exponent + stirling(total) - stirling(a) - stirling(b)
@@ -50,8 +55,9 @@ def _factor_of_large(a: XlaOp, b: XlaOp, x: XlaOp, rest: XlaOp) -> XlaOp:
 
 
 def _fraction(a: XlaOp, b: XlaOp, x: XlaOp, rest: XlaOp, active: XlaOp) -> XlaOp:
-    """I_x(a, b) divided by the factor, for x up to the mean a / (a + b), where nothing cancels: the continued
-    fraction by Lentz's method, two terms at a time.
+    """Returns I_x(a, b) / _factor(a, b, x, rest) for x up to the mean a / (a + b), where nothing cancels.
+    Evaluates the continued fraction by Lentz's method, two terms per step, for the elements marked in
+    `active`.
     """
     epsilon = float(x.dtype.finfo.eps)
     tiny = float(x.dtype.finfo.smallest_normal) / epsilon
@@ -64,7 +70,7 @@ def _fraction(a: XlaOp, b: XlaOp, x: XlaOp, rest: XlaOp, active: XlaOp) -> XlaOp
         (a, b, x, above_mean), (found, c, inverse) = fixed, state
         odd = a + 2.0 * m - 1.0
         part = m * (b - m) * x / odd
-        # The first term lacks the factor a, by which the whole is divided.
+        # The first term has no factor a, since the whole fraction is divided by a.
         lead = e.Select(m == 1.0, 1.0, a + m - 1.0)
         numerator = lead * (a + b + m - 1.0) * part * (x / odd)
         denominator = m + part + (a + m) * (above_mean + m * (2.0 - x)) / (odd + 2.0)
@@ -81,8 +87,10 @@ def _fraction(a: XlaOp, b: XlaOp, x: XlaOp, rest: XlaOp, active: XlaOp) -> XlaOp
 
 @floats
 def RegularizedIncompleteBeta(a: XlaOp, b: XlaOp, x: XlaOp) -> XlaOp:
-    """I_x(a, b), the part of the beta function that is the integral from 0 to x of t^(a-1) (1 - t)^(b-1)."""
-    at_zero, at_one = (a == 0.0) | (b == math.inf), (b == 0.0) | (a == math.inf)  # where all of it lies
+    """The regularized incomplete beta function I_x(a, b): the integral of t^(a-1) (1 - t)^(b-1) from 0 to x,
+    divided by B(a, b).
+    """
+    at_zero, at_one = (a == 0.0) | (b == math.inf), (b == 0.0) | (a == math.inf)  # is all of it at 0, or at 1
     invalid = (a != a) | (b != b) | (x != x) | (a < 0.0) | (b < 0.0) | (x < 0.0) | (x > 1.0)
     invalid = invalid | (at_zero & at_one)
     is_zero = (x == 0.0) & ~at_one | at_one & (x != 1.0) | at_zero & (x == 0.0)
@@ -90,7 +98,7 @@ def RegularizedIncompleteBeta(a: XlaOp, b: XlaOp, x: XlaOp) -> XlaOp:
     active = ~(invalid | is_zero | is_one)
     p, q, y = (e.Select(active, v, 0.5) for v in (a, b, x))
     rest = 1.0 - y
-    swapped = y * (p + q) > p  # then the fraction of the other end is the good one
+    swapped = y * (p + q) > p  # I_x(a, b) is then 1 - I_(1-x)(b, a), whose fraction converges fast
     p, q = e.Select(swapped, q, p), e.Select(swapped, p, q)
     y, rest = e.Select(swapped, rest, y), e.Select(swapped, y, rest)
     found = _factor(p, q, y, rest) * _fraction(p, q, y, rest, active)

@@ -1,10 +1,11 @@
-"""The incomplete gamma functions, P(a, x) and Q(a, x) = 1 - P, and the derivatives of P with respect to a.
+"""The regularized incomplete gamma functions, P(a, x) and Q(a, x) = 1 - P(a, x), and the derivatives of P by
+a.
 
-For x below a, the power series of P; above, Legendre's continued fraction of Q; for large a, the uniform
-expansion of N. M. Temme (DLMF 8.12), whose cost does not grow with a. Their common factor, x^a exp(-x) /
-gamma(a + 1), is computed from (x - a) / a unless a is small, since large logarithms would cancel.
+Three methods: the power series of P for x below a; Legendre's continued fraction of Q above; for large a, the
+uniform expansion of N. M. Temme (DLMF 8.12), whose cost does not grow with a. Their common factor, x^a
+exp(-x) / gamma(a + 1), is computed from (x - a) / a unless a is small, since large logarithms would cancel.
 
-Where x < a, P is computed directly; where x > a and x > 1, Q is. The other one is 1 minus that.
+If x > a and x > 1, Q is computed, and P is 1 - Q; else P is computed, and Q is 1 - P.
 """
 
 from __future__ import annotations
@@ -20,10 +21,11 @@ from axla.builder.iteration import iterated
 from axla.builder.xla_builder import XlaOp
 from axla.core.dtypes import F32
 
-# log gamma(a) = (a - 1/2) log a - a + log(2 pi) / 2 + these times a^-1, a^-3...; the last one first.
+# log gamma(a) = (a - 1/2) log a - a + log(2 pi) / 2 + the sum of these coefficients times a^-1, a^-3...; the
+# coefficient of a^-1 is the last.
 _STIRLING = (-691 / 360360, 1 / 1188, -1 / 1680, 1 / 1260, -1 / 360, 1 / 12)
-_LEAST = 10.0  # from where on they are used
-# Temme's c0 to c3 as power series, the highest degree first.
+_LEAST = 10.0  # the smallest a for Stirling's series
+# The power series of Temme's functions c0 to c3; the highest degree first.
 _TEMME = (
     (
         9.14769958223679e-10, -4.382036018453353e-09, 1.0261809784240309e-08, 6.707853543401498e-09,
@@ -43,9 +45,9 @@ _TEMME = (
     (-7.561801671883977e-05, 0.00026772063206283885, -0.0004691894943952557, 0.00022947209362139917,
      0.0006494341563786008),
 )  # fmt: skip
-_LARGE_SINGLE, _LARGE_DOUBLE = 200.0, 1e4  # from where on Temme's expansion has all digits
-_NEAR = 0.4  # up to this distance of x / a from 1; beyond, the other methods take few steps
-_MOST = 2000  # steps; about sqrt(2 a log(1 / eps)) are taken
+_LARGE_SINGLE, _LARGE_DOUBLE = 200.0, 1e4  # the smallest a for Temme's expansion
+_NEAR = 0.4  # Temme's expansion is used if |x / a - 1| is less: beyond, the others take few steps
+_MOST = 2000  # the limit of steps; about sqrt(2 a log(1 / eps)) are needed
 
 
 class _Sums(NamedTuple):
@@ -56,7 +58,7 @@ class _Sums(NamedTuple):
 
 
 def log1p_minus(x: XlaOp) -> XlaOp:
-    """log(1 + x) - x, accurate for small x, where log1p(x) - x would cancel."""
+    """Returns log(1 + x) - x. For small x, where log1p(x) - x would cancel, a series is used."""
     r = x / (x + 2.0)
     square = r * r
     terms = 8 if x.dtype is F32 else 18
@@ -65,13 +67,13 @@ def log1p_minus(x: XlaOp) -> XlaOp:
 
 
 def stirling(a: XlaOp) -> XlaOp:
-    """log gamma(a) minus the leading terms (a - 1/2) log a - a + log(2 pi) / 2, for a of at least 10."""
+    """Returns log gamma(a) - ((a - 1/2) log a - a + log(2 pi) / 2), for a of at least 10."""
     inverse = 1.0 / a
     return inverse * polynomial(inverse * inverse, _STIRLING)
 
 
 def _factor(a: XlaOp, x: XlaOp) -> XlaOp:
-    """x^a exp(-x) / gamma(a + 1)."""
+    """Returns x^a exp(-x) / gamma(a + 1)."""
     large = e.Max(a, _LEAST)
     exponent = large * log1p_minus((x - large) / large) - stirling(large)
     found = e.Exp(exponent) / e.Sqrt((2.0 * math.pi) * large)
@@ -83,7 +85,7 @@ def _epsilon(x: XlaOp) -> float:
 
 
 def _series(a: XlaOp, x: XlaOp, active: XlaOp) -> _Sums:
-    """P(a, x) divided by the factor: the sum of x^n / ((a + 1)...(a + n))."""
+    """P(a, x) / _factor(a, x): the sum of x^n / ((a + 1)...(a + n)) over n >= 0."""
     epsilon = _epsilon(x)
 
     def step(n: XlaOp, fixed: Sequence[XlaOp], state: Sequence[XlaOp]) -> tuple[XlaOp, Sequence[XlaOp]]:
@@ -101,8 +103,8 @@ def _series(a: XlaOp, x: XlaOp, active: XlaOp) -> _Sums:
 
 
 def _fraction(a: XlaOp, x: XlaOp, active: XlaOp) -> _Sums:
-    """Q(a, x) gamma(a) / (x^a exp(-x)) = 1 / (x + 1 - a - 1 (1 - a) / (x + 3 - a - 2 (2 - a) / ...)):
-    convergents p / q by their recurrence, with the derivatives of p and q.
+    """Returns Q(a, x) gamma(a) / (x^a exp(-x)) = 1 / (x + 1 - a - 1 (1 - a) / (x + 3 - a - 2 (2 - a) / ...)).
+    The convergents p / q and the derivatives of p and q by a are computed by recurrences.
     """
     epsilon = _epsilon(x)
 
@@ -118,25 +120,25 @@ def _fraction(a: XlaOp, x: XlaOp, active: XlaOp) -> _Sums:
         more = (abs(found - before) > epsilon * abs(found)) | (
             abs(slope - slope_before) > epsilon * abs(slope)
         )
-        # Only ratios count: what grows is brought back.
+        # Only ratios matter, so all numbers are scaled down before they overflow.
         scale = e.Select(abs(new_q) > 1.0 / epsilon, full(x, epsilon), 1.0)
         carried = (new_p, new_q, p_next, q_next, p, q, p_slope, q_slope)
         return more, (*[v * scale for v in carried], found, slope)
 
     one, zero = full(x, 1.0), full(x, 0.0)
-    first = 1.0 / (x + 1.0 - a)  # p / q; all are over q, whose square may overflow
+    first = 1.0 / (x + 1.0 - a)  # p / q. All values are divided by q, as its square may overflow.
     start = (first, one, zero, -first, zero, first, zero, zero, first, first * first)
     *_, value, slope = iterated("igamma_fraction", step, active, (a, x), start, _MOST)
     return _Sums(value, slope)
 
 
 class _Uniform(NamedTuple):
-    """Temme's expansion, for x = a (1 + mu): Q is the leading term plus the remainder."""
+    """Temme's expansion for x = a (1 + mu): Q(a, x) is `leading` + `rest` * `density`."""
 
     leading: XlaOp  # erfc(eta sqrt(a / 2)) / 2
     density: XlaOp  # exp(-a eta^2 / 2) / sqrt(2 pi a)
-    rest: XlaOp  # over the density
-    slope: XlaOp  # of Q by a, over the density
+    rest: XlaOp  # the remainder, divided by `density`
+    slope: XlaOp  # the derivative of Q by a, divided by `density`
 
 
 def _uniform(a: XlaOp, x: XlaOp) -> _Uniform:
@@ -156,7 +158,7 @@ def _uniform(a: XlaOp, x: XlaOp) -> _Uniform:
         derivative = [c * (degree - n) for n, c in enumerate(coefficients[:-1])]
         value = polynomial(eta, coefficients)
         rest = rest + value * power
-        # eta falls by ratio / a where a grows and x stays.
+        # The derivative of eta by a, for constant x, is -ratio / a.
         rest_slope = rest_slope - (float(k) * value + polynomial(eta, derivative) * ratio) * power * inverse
         power = power * inverse
     slope = ratio - 0.5 * eta + (e.Log1p(mu) - 0.5 * inverse) * rest + rest_slope
@@ -164,12 +166,12 @@ def _uniform(a: XlaOp, x: XlaOp) -> _Uniform:
 
 
 class _Region(NamedTuple):
-    """The method used for each element."""
+    """Preds that tell the method for each element."""
 
     invalid: XlaOp
-    upper: XlaOp  # by the fraction; else by the series
+    upper: XlaOp  # Q is computed by the fraction; else P by the series
     uniform: XlaOp
-    iterated: XlaOp  # neither uniform nor a limit
+    iterated: XlaOp  # by the fraction or the series: neither uniform nor a limit
 
 
 def _region(a: XlaOp, x: XlaOp, invalid: XlaOp) -> _Region:
@@ -181,9 +183,11 @@ def _region(a: XlaOp, x: XlaOp, invalid: XlaOp) -> _Region:
 
 
 def _parts(a: XlaOp, x: XlaOp) -> tuple[XlaOp, XlaOp, _Region]:
-    """The smaller of P and Q; whether it is Q; the regions."""
+    """Returns (part, is_upper, region): P or Q, whichever is computed directly; whether it is Q; and the
+    regions.
+    """
     region = _region(a, x, (a == 0.0) & (x == 0.0))
-    # Elements of other methods compute with harmless numbers.
+    # Elements that use another method get harmless arguments here.
     small_a, small_x = (e.Select(region.iterated, v, 1.0) for v in (a, x))
     large_a, large_x = (e.Select(region.uniform, v, 1e5) for v in (a, x))
     lower = _series(small_a, small_x, region.iterated & ~region.upper)
@@ -193,7 +197,7 @@ def _parts(a: XlaOp, x: XlaOp) -> tuple[XlaOp, XlaOp, _Region]:
     tail = u.rest * u.density
     above = large_x > large_a
     wide = e.Select(above, u.leading + tail, 1.0 - u.leading - tail)
-    # 1 - erfc(-z) / 2 is erfc(z) / 2 without the rounding of 1.
+    # Below a, 1 - erfc(-z) / 2 is computed as erfc(z) / 2, which does not round to 1.
     below = 0.5 * Erfc(e.Sqrt(-large_a * log1p_minus((large_x - large_a) / large_a))) - tail
     wide = e.Select(above, wide, below)
     small = e.Select(region.upper, factor * small_a * upper.value, factor * lower.value)
@@ -207,20 +211,24 @@ def _parts(a: XlaOp, x: XlaOp) -> tuple[XlaOp, XlaOp, _Region]:
 
 @floats
 def Igamma(a: XlaOp, x: XlaOp) -> XlaOp:
-    """P(a, x), the part of gamma(a) that is the integral from 0 to x of t^(a-1) exp(-t)."""
+    """The regularized lower incomplete gamma function P(a, x): the integral of t^(a-1) exp(-t) from 0 to x,
+    divided by gamma(a).
+    """
     part, is_upper, region = _parts(a, x)
     return e.Select(region.invalid, math.nan, e.Select(is_upper, 1.0 - part, part))
 
 
 @floats
 def Igammac(a: XlaOp, x: XlaOp) -> XlaOp:
-    """Q(a, x), the part of gamma(a) that is the integral from x on of t^(a-1) exp(-t)."""
+    """The regularized upper incomplete gamma function Q(a, x): the integral of t^(a-1) exp(-t) from x on,
+    divided by gamma(a).
+    """
     part, is_upper, region = _parts(a, x)
     return e.Select(region.invalid, math.nan, e.Select(is_upper, part, 1.0 - part))
 
 
 SeriesWeights = Callable[[XlaOp, XlaOp], tuple[XlaOp, XlaOp]]
-"""(a, x) -> what the slopes of series and fraction, and of the uniform expansion, are multiplied by."""
+"""(a, x) -> (factor for the slope by series or fraction, factor for the slope by the uniform expansion)."""
 
 
 def _slope(a: XlaOp, x: XlaOp, weights: SeriesWeights) -> XlaOp:
@@ -229,7 +237,7 @@ def _slope(a: XlaOp, x: XlaOp, weights: SeriesWeights) -> XlaOp:
     large_a, large_x = (e.Select(region.uniform, v, 1e5) for v in (a, x))
     lower = _series(small_a, small_x, region.iterated & ~region.upper)
     upper = _fraction(small_a, small_x, region.iterated & region.upper)
-    log = e.Log(small_x) - Digamma(small_a + 1.0)  # the slope of the factor's logarithm
+    log = e.Log(small_x) - Digamma(small_a + 1.0)  # the derivative of log(_factor) by a
     below = log * lower.value + lower.slope
     above = (small_a * log + 1.0) * upper.value + small_a * upper.slope
     found = weights(small_a, small_x)[0] * e.Select(region.upper, -above, below)
@@ -252,8 +260,8 @@ def IgammaGradA(a: XlaOp, x: XlaOp) -> XlaOp:
 
 @floats
 def RandomGammaGrad(a: XlaOp, x: XlaOp) -> XlaOp:
-    """The derivative of a sample x of the gamma distribution with respect to its parameter a: minus the
-    derivative of P by a divided by that by x. Finite also where both vanish.
+    """The derivative of a sample x of the gamma distribution by its parameter a: -(dP/da) / (dP/dx). It is
+    finite also where both derivatives underflow to 0.
     """
 
     def weights(a: XlaOp, x: XlaOp) -> tuple[XlaOp, XlaOp]:

@@ -1,9 +1,9 @@
-"""Inverse trigonometric and hyperbolic functions of complex numbers, composed of builder operations.
+"""Inverse trigonometric and hyperbolic functions of complex numbers, composed of builder ops.
 
 asin, acos, asinh and acosh follow T. E. Hull, T. F. Fairgrieve and P. T. P. Tang, Implementing the complex
-arcsine and arccosine functions using exception handling (1997): with the distances r and s of z from -1 and 1
-and a = (r + s) / 2, all results are computed from a without cancellation. Large and small arguments are
-treated separately, since their squares overflow or underflow.
+arcsine and arccosine functions using exception handling (1997): r and s are the distances of z
+from -1 and 1, a = (r + s) / 2, and all results are computed from a without cancellation. Large and small
+arguments are treated separately, since their squares overflow or underflow.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from axla.builder.xla_builder import XlaOp
 
 
 class _Limits(NamedTuple):
-    """The limits of the real type of a complex type's parts."""
+    """Limits for the float type of the real and imaginary parts."""
 
-    small: float  # the square of less is not a normal number
-    large: float  # the square of more overflows
-    inverse: float  # of a unit in the last place below 1, the next number up
+    small: float  # the square of a smaller number is not a normal number
+    large: float  # the square of a larger number overflows
+    inverse: float  # a little more than 1 / (the spacing of floats just below 1)
 
 
 def _limits(part: XlaOp) -> _Limits:
@@ -33,18 +33,18 @@ def _limits(part: XlaOp) -> _Limits:
 
 
 def _hypotenuse(x: XlaOp, y: XlaOp) -> XlaOp:
-    """sqrt(x^2 + y^2) without overflow."""
+    """Returns sqrt(x^2 + y^2) without overflow."""
     long, short = e.Max(abs(x), abs(y)), e.Min(abs(x), abs(y))
     ratio = short / long
     square = ratio * ratio
     root = e.Sqrt(square + 1.0)
-    # Where the root rounds to 1, the first term of its series is left.
+    # Where the root rounds to 1, only the first term of its series matters.
     found = e.Select((root == 1.0) & (square > 0.0), long + long * square / 2.0, long * root)
     return e.Select(long == short, long * math.sqrt(2.0), found)
 
 
 def _parts(x: XlaOp, y: XlaOp) -> tuple[XlaOp, XlaOp]:
-    """For z = x + iy in the first quadrant: m and l such that asin(z) = atan2(x, m) + i l."""
+    """For z = x + iy in the first quadrant: returns (m, l) such that asin(z) = atan2(x, m) + i l."""
     small, large, _ = _limits(x)
     above, below = x + 1.0, x - 1.0
     r, s = _hypotenuse(above, y), _hypotenuse(below, y)
@@ -65,7 +65,7 @@ def _parts(x: XlaOp, y: XlaOp) -> tuple[XlaOp, XlaOp]:
     outside = 0.5 * square / sum_above + 0.5 * sum_below
     inside = 0.5 * square / sum_above + 0.5 * square / gap
     near = e.Select(x >= 1.0, outside, e.Select(a <= 1.5, inside, a - 1.0))
-    excess = e.Select(tiny, -(above * below / (a + 1.0)), near)  # a - 1
+    excess = e.Select(tiny, -(above * below / (a + 1.0)), near)  # this is a - 1
     root = e.Sqrt(excess * (a + 1.0))
     found = e.Select(tiny, y / root, e.Log1p(excess + root))
     return m, e.Select(size >= e.Select(high, limit, full(x, large)), far, found)
@@ -76,31 +76,31 @@ def _signed(value: XlaOp, like: XlaOp) -> XlaOp:
 
 
 def _split(z: XlaOp) -> tuple[XlaOp, XlaOp, XlaOp, XlaOp]:
-    """x and y of z = x + iy, and m and l for |x| + i |y|."""
+    """For z = x + iy: returns (x, y, m, l), where m and l are `_parts(|x|, |y|)`."""
     x, y = e.Real(z), e.Imag(z)
     return x, y, *_parts(abs(x), abs(y))
 
 
 def asin(z: XlaOp) -> XlaOp:
-    """The inverse sine."""
+    """The inverse sine of complex numbers."""
     x, y, m, log = _split(z)
     return e.Complex(e.Atan2(x, m), _signed(log, y))
 
 
 def acos(z: XlaOp) -> XlaOp:
-    """The inverse cosine."""
+    """The inverse cosine of complex numbers."""
     x, y, m, log = _split(z)
     return e.Complex(e.Atan2(m, x), e.Select(y < 0.0, log, -log))
 
 
 def acosh(z: XlaOp) -> XlaOp:
-    """The inverse hyperbolic cosine."""
+    """The inverse hyperbolic cosine of complex numbers."""
     x, y, m, log = _split(z)
     return e.Complex(log, _signed(e.Atan2(m, x), y))
 
 
 def asinh(z: XlaOp) -> XlaOp:
-    """The inverse hyperbolic sine, -i asin(iz)."""
+    """The inverse hyperbolic sine of complex numbers, -i asin(iz)."""
     x, y = e.Real(z), e.Imag(z)
     m, log = _parts(abs(y), abs(x))
     return e.Complex(_signed(log, x), e.Atan2(y, m))
@@ -113,12 +113,12 @@ def _atanh(x: XlaOp, y: XlaOp) -> tuple[XlaOp, XlaOp]:
     moderate = (size < limit) & (other < limit)
     below, above = 1.0 - size, 1.0 + size
     plain = size / (below * below + y * y)
-    # For large |z|, x / |z|^2 without squares.
+    # For large |z|: x / |z|^2, computed without squares, which could overflow.
     scaled = 1.0 / (size / y + y / size) / y
     scaled = e.Select((size == math.inf) | (other == math.inf), 0.0, scaled)
     far = e.Select(other * inverse < size, 1.0 / size, scaled)
     real = 0.25 * e.Log1p(4.0 * e.Select(moderate, plain, far))
-    # Beside a pole the square would vanish.
+    # Next to a pole y * y would underflow to 0.
     real = e.Select((below == 0.0) & (other < small), 0.5 * (math.log(2.0) - e.Log(other)), real)
     angle = e.Select(
         moderate, e.Atan2(y + y, below * above - y * y), e.Select(y >= 0.0, full(y, math.pi), -math.pi)
@@ -127,11 +127,11 @@ def _atanh(x: XlaOp, y: XlaOp) -> tuple[XlaOp, XlaOp]:
 
 
 def atanh(z: XlaOp) -> XlaOp:
-    """The inverse hyperbolic tangent."""
+    """The inverse hyperbolic tangent of complex numbers."""
     return e.Complex(*_atanh(e.Real(z), e.Imag(z)))
 
 
 def atan(z: XlaOp) -> XlaOp:
-    """The inverse tangent, -i atanh(iz)."""
+    """The inverse tangent of complex numbers, -i atanh(iz)."""
     real, imaginary = _atanh(-e.Imag(z), e.Real(z))
     return e.Complex(imaginary, -real)

@@ -1,4 +1,4 @@
-"""The Hurwitz zeta function, by Euler and Maclaurin's sum, and the derivatives of digamma."""
+"""The Hurwitz zeta function, by the Euler-Maclaurin formula, and the polygamma functions."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from axla.builder.compositions import Digamma, Lgamma, floats
 from axla.builder.xla_builder import XlaOp
 from axla.core.dtypes import F32
 
-# Bernoulli's numbers B(2k) / (2k)!, k = 12 to 1.
+# The coefficients B(2k) / (2k)! for k = 12 to 1; B are the Bernoulli numbers.
 _BERNOULLI = (
     -236364091 / 1693824136731743669452800000, 77683 / 14101100039391805440000,
     -174611 / 802857662698291200000, 43867 / 5109094217170944000, -3617 / 10670622842880000,
     1 / 74724249600, -691 / 1307674368000, 1 / 47900160, -1 / 1209600, 1 / 30240, -1 / 720, 1 / 12,
 )  # fmt: skip
-_TERMS = 10  # of the sum before its rest is estimated
-_BEHIND = 5.0  # where the estimate of a rest is exact enough
+_TERMS = 10  # terms that are added up; the remainder of the sum is estimated
+_BEHIND = 5.0  # from here on the estimate of a remainder is exact enough
 
 
 @floats
@@ -51,10 +51,10 @@ def Zeta(x: XlaOp, q: XlaOp) -> XlaOp:
 
 
 def _rest(x: XlaOp, place: XlaOp) -> XlaOp:
-    """The sum of (place + k)^-x over k >= 0, for places that are not small."""
+    """The sum of (place + k)^-x over k >= 0, by the Euler-Maclaurin formula. `place` must not be small."""
     term, inverse = e.Pow(place, -x), 1.0 / (place * place)
     rest = 0.0 * x
-    # The derivatives of t^-x: each of higher order has two more factors x + k.
+    # Each coefficient belongs to a derivative of t^-x; two orders more multiply it by two more factors x + k.
     for number, coefficient in enumerate(_BERNOULLI):
         k = 2.0 * (len(_BERNOULLI) - 1 - number)
         factor = x / place if k == 0 else (x + k) * (x + (k - 1.0)) * inverse
@@ -64,7 +64,7 @@ def _rest(x: XlaOp, place: XlaOp) -> XlaOp:
 
 @floats
 def Polygamma(n: XlaOp, x: XlaOp) -> XlaOp:
-    """The derivative of order n of digamma."""
+    """The polygamma function: the derivative of order n of digamma, at x."""
     sign = 2.0 * e.Rem(n, 2.0) - 1.0
     found = sign * e.Exp(Lgamma(n + 1.0)) * Zeta(n + 1.0, x)
     found = e.Select(n == 0.0, Digamma(x), found)

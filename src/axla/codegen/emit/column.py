@@ -1,5 +1,4 @@
-"""The column emitter: reductions over leading or middle dimensions, [outer, reduced, inner] -> [outer,
-inner].
+"""Writes reductions over leading or middle dimensions, [outer, reduced, inner] -> [outer, inner].
 
 Lanes run along `inner`. A few rows are combined at a time, and partial results of the columns stay in the
 output (or in scratch memory) in between: memory is read in long contiguous stretches, and the partial results

@@ -1,4 +1,4 @@
-"""Direct convolution: register tiles of sums over the window and the input features.
+"""Writes direct convolutions: register tiles of sums over the window and the input features.
 
 The convolution has one of the forms of the pass `convolution-canonicalize`. A tile has `vectors` along one
 axis of the result and `singles` along another:

@@ -1,4 +1,4 @@
-"""Fourier transforms: a phase that writes tables, then one phase per axis.
+"""Writes Fourier transforms: a phase that writes tables, then one phase per axis.
 
 A step of an axis copies one line (or a strip of neighbouring lines) into two planes of scratch memory, real
 and imaginary parts separately, transforms it in stages from one buffer to the other, and copies it out. The
@@ -96,8 +96,8 @@ def emit(k: KernelWriter, plan: FftPlan) -> None:
 
 
 def _table(k: KernelWriter, found: FftPlan, stage: Stage) -> None:
-    """Writes the table exp(-2 pi i j p / (radix * count)), computed in f64: for each j real parts, then
-    imaginary parts.
+    """Writes the table of exp(-2 pi i j p / (radix * count)), computed in f64: for each j the real parts for
+    all p, then the imaginary parts.
     """
     f, values = k.f, k.values
     lanes = fitting(k.target.lanes(F64), stage.count)

@@ -1,4 +1,4 @@
-"""Matrix multiplication: one canonical dot, and the fused ops that follow where its results are stored.
+"""Writes matrix multiplications: one canonical dot, and the fused ops to apply before its results are stored.
 
 A kernel's steps are groups of the plan's units. Every element's sum is taken in the same order whatever the
 range of a call, so results do not depend on how a kernel is split among threads. This file has products that

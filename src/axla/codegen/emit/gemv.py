@@ -1,4 +1,4 @@
-"""Matrix times vector: out[l] = sum over k of x[k] * matrix(k, l), for a product with one row or one column.
+"""Multiplies a matrix by a vector: out[l] = sum over k of x[k] * matrix(k, l), for one row or one column.
 
 Both methods read the matrix once, in memory order:
 
@@ -33,7 +33,8 @@ class Gemv(Product):
 
     def __init__(self, k: KernelWriter, plan: DotPlan):
         super().__init__(k, plan)
-        spec = self.spec = replace(self.spec, positive=False)  # the first factor may be rhs
+        # Words may have rhs as their first factor, and its bytes may be negative.
+        spec = self.spec = replace(self.spec, positive=False)
         self.tall = spec.n == 1 and spec.m != 1
         self.length = spec.m if self.tall else spec.n
         # Elements of x that are a column of a matrix are apart by the length of that matrix's rows.

@@ -1,9 +1,11 @@
-"""Convolution as a matrix product by thread blocks (implicit GEMM): the matrix of patches is never stored.
+"""Writes convolutions as matrix products by thread blocks (implicit GEMM); the matrix of patches is never
+stored.
 
-Rows of that matrix are result positions (batch, then spatial dimensions); columns, k, are window positions,
-then input features. The address of an element is computed when it is loaded to local memory. The convolution
-has one of the forms of the pass `convolution-canonicalize`, so that all positions are inside the image.
-Groups are the batch of the product; with features before positions (`pixels`) the image is the right operand.
+The rows of that matrix are result positions (batch, then spatial dimensions); its columns, k, are window
+positions, then input features. The address of an element is computed when it is loaded to local memory. The
+convolution has one of the forms of the pass `convolution-canonicalize`, so that all positions are inside the
+image. Groups are the batch of the product; with features before positions (`pixels`) the image is the right
+operand.
 """
 
 from __future__ import annotations

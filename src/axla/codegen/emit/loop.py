@@ -1,4 +1,4 @@
-"""The loop emitter: every root is computed element by element over one index space. Each operand of a
+"""Writes loops in which every root is computed element by element over one index space. Each operand of a
 concatenation gets its own loop, over the elements that it contributes.
 
 The index space is collapsed as far as the kernel's broadcasts allow, so that lanes run along the longest

@@ -1,4 +1,4 @@
-"""Products with few columns.
+"""Writes matrix products whose result has few columns.
 
 With few steps of k, all of rhs stays in registers while rows are processed: batches of small matrices, and
 tall, narrow ones. With many, a vector holds several steps of k for each column. Also writes the zeros of

@@ -22,7 +22,7 @@ class Order:
         self.e = k.elements(1)
         self.computation = op_of(k.named[plan.hero], Sort).to_apply
         root = self.computation.root.op
-        self.ties = isinstance(root, Compare) and root.direction in ("LE", "GE")  # true for equal elements
+        self.ties = isinstance(root, Compare) and root.direction in ("LE", "GE")  # for equal elements too
 
     def before(self, a: Sequence[Value], b: Sequence[Value]) -> Ssa:
         """Whether the elements `a` come strictly before the elements `b`."""

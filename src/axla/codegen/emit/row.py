@@ -1,5 +1,4 @@
-"""The row emitter: chains of reductions over the trailing dimensions, such as softmax and layer norm, row by
-row.
+"""Writes chains of reductions over the trailing dimensions, such as softmax and layer norm, row by row.
 
 A row is read from memory once and stays in cache while the stages process it: the reduces of each stage in
 one pass, then one pass that writes. Expensive values of a row that a later pass needs again are stored
@@ -217,8 +216,8 @@ class _Row:
     def accumulate(
         self, reductions: Sequence[Reduction], low: Ssa, size: int, stash: dict[Instruction, DenseArray]
     ) -> list[tuple[Value, ...]]:
-        """Combines the columns [low, low + size), without initial values. If a combiner depends on the order,
-        combines them in order, from the initial values on.
+        """Combines the columns [low, low + size). Initial values take part only if a combiner depends on the
+        order: then columns are combined in order, from the initial values on.
         """
         f, lanes, share = self.k.f, self.lanes, self.k.share
         if not all(r.any_order for r in reductions):
@@ -466,7 +465,9 @@ def _below(roots: Sequence[Instruction], known: Mapping[Instruction, object]) ->
 
 
 def _emit_parts(k: KernelWriter, plan: RowPlan) -> None:
-    """Phase 0: step s reduces piece s % pieces of row s // pieces. All pieces but the last have one size."""
+    """Writes phase 0: step s reduces piece s % pieces of row s // pieces. All pieces but the last have one
+    size.
+    """
     f, pieces, size = k.f, plan.pieces, plan.piece
     reductions = _reductions(k, [k.named[name] for name in plan.stages[0]])
     arrays = scratch_arrays(k, reductions, (pieces * plan.row_count,))
@@ -496,7 +497,7 @@ def _emit_parts(k: KernelWriter, plan: RowPlan) -> None:
 
 
 def _emit_combine(k: KernelWriter, plan: RowPlan) -> None:
-    """Phase 1: combines the pieces of each row in order, then computes what follows the reduction."""
+    """Writes phase 1: combines the pieces of each row in order, then computes what follows the reduction."""
     f, pieces = k.f, plan.pieces
     reductions = _reductions(k, [k.named[name] for name in plan.stages[0]])
     arrays = scratch_arrays(k, reductions, (pieces * plan.row_count,))

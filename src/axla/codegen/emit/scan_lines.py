@@ -1,4 +1,4 @@
-"""Scans by threads that do not cooperate.
+"""Writes scans by threads that do not cooperate.
 
 Along a line: a vector is scanned in registers, in blocks of 2, 4, ... lanes. Then it is combined with the
 total of the earlier vectors of its group, and that of all earlier groups, so that no chain of roundings is as
@@ -242,7 +242,7 @@ class LineScan:
 
     def across(self) -> None:
         """Scans across lines, a line in each lane."""
-        f, g, k, group = self.f, self.g, self.k, self.plan.group + 1  # the first row, then ROWS at a time
+        f, g, k, group = self.f, self.g, self.k, self.plan.group + 1  # rows: one, then ROWS at a time
         (held,) = self.reduction.accumulators
         starts, totals = (k.local_array(held, (self.space.block,)) for _ in range(2))
         with k.steps(g.outer, self.space.blocks) as (outer, block):

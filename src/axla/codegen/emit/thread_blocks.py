@@ -1,4 +1,4 @@
-"""Matrix multiplication by thread blocks, which load slices of the operands to local memory.
+"""Writes matrix multiplications by thread blocks, which load slices of the operands to local memory.
 
 A block computes a tile of the result, slice by slice of k. Local memory has two halves: while the slice in
 one half is multiplied, the next slice is loaded from global memory through registers into the other; one

@@ -1,4 +1,4 @@
-"""The k largest (or smallest) elements of every line, where k is small: a heap of the best so far.
+"""Selects the k largest (or smallest) elements of every line, for small k, by a heap of the best so far.
 
 A candidate is one number, with its key in the high bits and the complement of its position in the low bits,
 so that of equal elements the first is better. The worst of the best candidates is on top of the heap; vectors

@@ -13,7 +13,7 @@ INFINITY = float("inf")
 
 
 def sorted_parts(re: Reg, im: Reg) -> Pair:
-    """The larger and the smaller magnitude of the two parts."""
+    """(the larger, the smaller) of the magnitudes of the two parts."""
     m = re.m
     a, b = m.abs(re), m.abs(im)
     return m.select(a > b, a, b), m.select(a > b, b, a)
@@ -43,7 +43,7 @@ def multiply(a: Reg, b: Reg, c: Reg, d: Reg) -> Pair:
 
 @on_complex("divide")
 def divide(a: Reg, b: Reg, c: Reg, d: Reg) -> Pair:
-    """Smith's division: divides by the larger part of the divisor first, which avoids needless overflow."""
+    """Divides by Smith's method: first by the larger part of the divisor, which avoids needless overflow."""
     m = a.m
     by_real = m.abs(c) >= m.abs(d)
     large, small = m.select(by_real, c, d), m.select(by_real, d, c)
@@ -72,7 +72,7 @@ def divide(a: Reg, b: Reg, c: Reg, d: Reg) -> Pair:
 
 
 def _boxed(x: Reg) -> Reg:
-    """1 for infinities, 0 for other numbers, with the sign of x."""
+    """Returns 1 for infinities and 0 for other numbers, with the sign of x."""
     m = x.m
     return m.copysign(m.select(m.abs(x).eq(INFINITY), m.number(x, 1.0), 0.0), x)
 

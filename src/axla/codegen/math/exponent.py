@@ -27,7 +27,7 @@ def split_exponent(x: Reg) -> tuple[Reg, Reg]:
 
 
 def scale(p: Reg, n: Reg, shifted: Reg) -> Reg:
-    """p * 2**n for p near 1 and integral n; right for denormals, infinities and NaN.
+    """Computes p * 2**n for p near 1 and integral n; right for denormals, infinities and NaN.
 
     n is a float; `shifted` is n + magic(p), whose low bits are the integer n. |n| stays below 1.25 times the
     exponent range.

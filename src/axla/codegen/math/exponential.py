@@ -1,4 +1,4 @@
-"""exp, expm1 and logistic, of floats and complex numbers.
+"""The functions exp, expm1 and logistic, of floats and complex numbers.
 
 With x = n ln 2 + r and |r| <= ln 2 / 2, exp(x) = 2**n exp(r). Adding the magic number rounds x / ln 2 to n
 and leaves n in the low bits as an integer, which saves two conversions.
@@ -82,7 +82,7 @@ def exp(x: Reg) -> Reg:
 
 
 def half_exp(x: Reg) -> Reg:
-    """exp(x) / 2, which is finite wherever sinh and cosh are; for x >= 0."""
+    """Computes exp(x) / 2, which is finite wherever sinh and cosh are; for x >= 0."""
     m, k = x.m, _CONSTANTS[x.element]
     n, shifted, r = reduce(m.least(x, k.most + 0.8))
     return scale(m.horner(r, (*k.exp, 1.0, 1.0)), n - 1.0, shifted - 1.0)
@@ -90,7 +90,7 @@ def half_exp(x: Reg) -> Reg:
 
 @on_floats("exponential-minus-one")
 def expm1(x: Reg) -> Reg:
-    """exp(x) - 1 without cancellation near 0."""
+    """Computes exp(x) - 1 without cancellation near 0."""
     m, k = x.m, _CONSTANTS[x.element]
     n, shifted, r = reduce(m.most(m.least(x, k.most), k.minus_one))
     p = m.fma(r * r, m.horner(r, k.expm1), r)

@@ -1,5 +1,5 @@
-"""tanh, sinh, cosh and their inverses; also sin, cos and tan of complex numbers, which need trigonometric and
-hyperbolic functions.
+"""The functions tanh, sinh, cosh and their inverses; also sin, cos and tan of complex numbers, which need
+trigonometric and hyperbolic functions.
 """
 
 from __future__ import annotations
@@ -49,7 +49,9 @@ def cosh(x: Reg) -> Reg:
 
 
 def _log1p_far(x: Reg, near: Reg) -> Reg:
-    """log1p(near), or log(2 x) for x so large that its square is not needed (and might overflow)."""
+    """Computes log1p(near) or, for large x, log(2 x): there the square of x is not needed, and might
+    overflow.
+    """
     m = x.m
     far = x > 2.0**28
     return log1p(m.select(far, x - 1.0, near)) + m.select(far, m.number(x, LN2), 0.0)

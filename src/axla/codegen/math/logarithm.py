@@ -1,6 +1,6 @@
-"""log and log1p, and atan2 of complex numbers, which is computed by logarithms.
+"""The functions log and log1p, and atan2 of complex numbers, which is computed by logarithms.
 
-x = 2**e m with 3/4 <= m < 3/2, f = m - 1: log x = e ln 2 + log(1 + f).
+For x = 2**e m with 3/4 <= m < 3/2 and f = m - 1, log x = e ln 2 + log(1 + f).
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def _with_ends(x: Reg, least: float, result: Reg) -> Reg:
 
 @on_floats("log-plus-one")
 def log1p(x: Reg) -> Reg:
-    """log(1 + x): the rounding error of 1 + x, scaled like the fraction, is added back."""
+    """Computes log(1 + x): the rounding error of 1 + x, scaled like the fraction, is added back."""
     m = x.m
     total, error = m.two_sum(m.number(x, 1.0), x)
     e, fraction = split_exponent(total)

@@ -1,5 +1,5 @@
-"""x ** y of a scalar f64 by table lookup, for ordinary operands: the chain of dependent operations is half as
-long as with polynomials alone.
+"""Computes x ** y of a scalar f64 by table lookup, for ordinary operands: the chain of dependent operations
+is half as long as with polynomials alone.
 
 log(x) = k ln 2 + log(c) + log(1 + r), where 1 / c is a multiple of 1/128 and r = z / c - 1 is exact; the
 first bits of x = 2**k z choose c. exp(u) = 2**k 2**(i / 128) exp(r).

@@ -78,7 +78,8 @@ def _reduced(x: Reg) -> tuple[Reg, Reg]:
 
 
 def _window(exponent: Reg, words: int) -> list[Reg]:
-    """`words` 32-bit words (in i64) of 2 / pi, from the bit whose product with 2**exponent has weight 2.
+    """Loads `words` 32-bit words (in i64) of 2 / pi, from the bit whose product with 2**exponent has weight
+    2.
 
     More significant bits contribute only multiples of 4.
     """
@@ -110,7 +111,7 @@ def _reduce_single(x: Reg) -> tuple[Reg, ...]:
     # a carry.
     product = ((fraction * w0) << 32) + fraction * w1 + (fraction * w2).lshr(32)
     q = (product + (1 << 61)).lshr(62)
-    rest = product << 2  # signed, in 2**-64 of a quarter turn: at most half of one
+    rest = product << 2  # signed, in units of 2**-64 quarter turns: at most half a quarter
     high = (rest >> 32).cast("trunc", "i32").cast("sitofp", "double")
     low = (rest & _LOW).cast("trunc", "i32").cast("uitofp", "double")
     r = m.fma(low, 2.0**-32, high) * (_PI_OVER_2 * 2.0**-32)

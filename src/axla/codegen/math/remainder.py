@@ -8,7 +8,7 @@ from axla.codegen.math.tables import on_floats
 
 @on_floats("remainder", exact=True)
 def remainder(x: Reg, y: Reg) -> Reg:
-    """x - trunc(x / y) y: exact, with the sign of x; NaN for infinite x or zero y."""
+    """Computes x - trunc(x / y) y: exact, with the sign of x; NaN for infinite x or zero y."""
     (result,) = x.m.outlined("remainder", _remainder, x, y)
     return result
 
@@ -67,7 +67,7 @@ def _exponent(x: Reg) -> Reg:
 
 
 def _times_power(x: Reg, k: Reg) -> Reg:
-    """x * 2**k for 0 <= k < 4000, where the result is finite."""
+    """Computes x * 2**k for 0 <= k < 4000, where the result is finite."""
     m = x.m
     quarter = k.lshr(2)
     step = m.power_of_two(quarter)

@@ -12,7 +12,7 @@ from axla.codegen.math.trigonometry import sincos
 
 @on_floats("rsqrt")
 def rsqrt(x: Reg) -> Reg:
-    """1 / sqrt(x); with AVX-512, `vrsqrt14` and one Newton step for f32."""
+    """Computes 1 / sqrt(x); with AVX-512, by `vrsqrt14` and one Newton step for f32."""
     m = x.m
     if x.element != "float" or not avx512.applies(x):
         return 1.0 / m.sqrt(x)

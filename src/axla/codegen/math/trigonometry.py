@@ -1,4 +1,4 @@
-"""sin, cos and tan."""
+"""The functions sin, cos and tan."""
 
 from __future__ import annotations
 

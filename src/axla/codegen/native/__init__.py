@@ -1,4 +1,4 @@
-"""Glue between Python and compiled programs, emitted as LLVM IR. All system calls are in this package.
+"""The glue between Python and compiled programs, emitted as LLVM IR. All system calls are in this package.
 
 assembly.py    writes LLVM IR text
 memory.py      the caching allocator

@@ -1,4 +1,4 @@
-"""The call of a program from Python, emitted: one function for all programs, which reads a PROGRAM struct.
+"""Emits the call of programs from Python: one function for all programs, which reads a PROGRAM struct.
 
     bind             finds the addresses of the arguments; for anything unusual (a list, a strided array,
                      a wrong shape, keywords), the Python function in `slow_call` is called, which converts

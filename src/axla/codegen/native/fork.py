@@ -1,4 +1,4 @@
-"""Fork handlers, emitted, which repair the glue's state in the child.
+"""Emits fork handlers, which repair the glue's state in the child.
 
 The C library calls these functions inside fork(). No Python code can run in between: a handler of
 `os.register_at_fork` that held the allocator's lock could lose the interpreter lock to a thread that waits

@@ -1,4 +1,4 @@
-"""The locks of the glue, emitted: spin locks, held for a few instructions.
+"""Emits the locks of the glue: spin locks, held for a few instructions.
 
 `ORDER` names them, outermost first; docs/design/0002-runtime.md has the whole table, with the interpreter's
 and Python's locks. A thread that holds one may take only later ones, must not wait, and must not call

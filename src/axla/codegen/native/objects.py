@@ -1,5 +1,4 @@
-"""Array records and the Python object `axla.Array`, emitted: reference counts, buffer protocol, DLPack
-deleters.
+"""Emits array records and the Python object `axla.Array`: reference counts, buffer protocol, DLPack deleters.
 
 A record is reference-counted memory. It is independent of Python, so any thread can release it. The Array
 holds one reference; each buffer view, each DLPack capsule, and each call that runs without the interpreter
@@ -44,7 +43,7 @@ _FUNCTIONS = GlueFunctions()
 
 
 def emit(m: GlueModule) -> None:
-    """Adds records and arrays to the module."""
+    """Adds the functions of records and arrays to the module."""
     m.variable("array_type", "ptr", "null")  # the heap type
     m.variable("buffer_error", "ptr", "null")  # PyExc_BufferError
     _FUNCTIONS.emit(m)
@@ -194,7 +193,7 @@ def _array_delete(f: GlueFunction, array: Ssa) -> None:
 @_FUNCTIONS("axla_array_hold", "ptr", "array:ptr, take:i32", exported=True)
 def _array_hold(f: GlueFunction, array: Ssa, take: Ssa) -> None:
     """The record of an Array, with one more reference; null if the array was deleted. With `take`, the array
-    loses the record, and its reference is the caller's.
+    loses the record, and the caller gets its reference.
     """
     record = array.get(ARRAY, "record")
     f.guard(record.eq(0), f.null())

@@ -1,4 +1,4 @@
-"""Asynchronous runs, emitted: the thread of a device's queue runs them in order, and publishes their results.
+"""Emits asynchronous runs: the thread of a device's queue runs them in order, and publishes their results.
 
 `runtime/queue.py` makes tasks and links them, under the interpreter lock. The thread takes them one by one.
 It takes the interpreter lock only to let Python create the exception of a failed run, which all records of
@@ -33,7 +33,7 @@ _FUNCTIONS = GlueFunctions()
 
 
 def emit(m: GlueModule) -> None:
-    """Adds queues to the module."""
+    """Adds the functions of queues to the module."""
     m.variable("failed_task", "ptr", "null")  # Python function like failed_call; the owner is the task
     m.variable("tasks_ended", "ptr", "null")  # int (*)(void *), called with the interpreter lock: frees tasks
     _FUNCTIONS.emit(m)

@@ -60,7 +60,7 @@ def _aarch64(kind: int, old: bytes, target: int, at: int) -> bytes:
 
 
 def _signed(value: int, bits: int) -> int:
-    """`value` as a signed field of `bits` bits; struct.error if it does not fit."""
+    """Returns `value` as a signed field of `bits` bits; raises struct.error if it does not fit."""
     if not -1 << bits - 1 <= value < 1 << bits - 1:
         raise struct.error(f"{value} does not fit {bits} bits")
     return value & (1 << bits) - 1

@@ -1,4 +1,4 @@
-"""Signals during a long run of the main thread, emitted.
+"""Emits the code that handles signals during a long run of the main thread.
 
 Python's own handler only records a signal; the function set by `signal.signal` is called when the main thread
 next interprets bytecode: never, while that thread runs compiled code. So a thread of the glue, the monitor,

@@ -1,4 +1,4 @@
-"""Tasks that native handlers schedule, emitted: a list, and threads that live until it is empty.
+"""Emits the code for tasks that native handlers schedule: a list, and threads that end when it is empty.
 
 A task is a function of one pointer that runs once, in any of these threads; there are at most `pool_threads`.
 They are separate from the pools of parallel loops, since a task may wait for another one.
@@ -74,5 +74,5 @@ def _threads(f: GlueFunction) -> None:
 
 @_FUNCTIONS("tasks_reset", "void")
 def _reset(f: GlueFunction) -> None:
-    """Resets the list in a forked child, which has no other threads."""
+    """Resets the list of tasks in a forked child, which has no other threads."""
     f.call("ptr", "memset", f.glob("tasks"), f.i32(0), f.i64(_LIST.size))

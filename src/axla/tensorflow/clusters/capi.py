@@ -1,4 +1,4 @@
-"""TensorFlow's C API through ctypes, and the emitted kernel that also calls it."""
+"""Calls TensorFlow's C API through ctypes, and loads the emitted kernel, which also calls it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from axla.runtime.native import native
 from axla.tensorflow.clusters import native as kernel
 from axla.tensorflow.clusters.framework import tf
 
-# Parameters, and what is given: p a pointer, s a text, i an int, l an int64_t, b a bool.
+# Name, parameters and result of each function: p a pointer, s a text, i an int, l an int64_t, b a bool.
 _FUNCTIONS = """
 TF_NewStatus():p TF_DeleteStatus(p) TF_GetCode(p):i TF_Message(p):s TF_SetStatus(pis)
 TF_NewOpDefinitionBuilder(s):p TF_OpDefinitionBuilderAddAttr(ps) TF_OpDefinitionBuilderAddInput(ps)
@@ -29,8 +29,8 @@ _KINDS = {"p": c.c_void_p, "s": c.c_char_p, "i": c.c_int, "l": c.c_int64, "b": c
 
 
 class Api:
-    """`tf` has TensorFlow's C functions by name. UnsupportedError where the installed TensorFlow lacks
-    one.
+    """Loads the C API. `tf` has TensorFlow's functions by name, `at` the addresses of the emitted kernel's
+    functions. Raises UnsupportedError if the installed TensorFlow lacks a function.
     """
 
     def __init__(self) -> None:
@@ -45,13 +45,13 @@ class Api:
             addresses[name] = c.cast(found, c.c_void_p).value or 0
             self.tf[name] = c.CFUNCTYPE(_KINDS[result], *(_KINDS[p] for p in parameters))(addresses[name])
         self.at = at = native().glue.extended(kernel.emit, addresses)
-        # These keep the interpreter lock.
+        # Calls of these three functions keep the interpreter lock.
         self.lock = c.PYFUNCTYPE(None, c.c_void_p)(at["tf_lock"])
         self.unlock = c.PYFUNCTYPE(None, c.c_void_p)(at["tf_unlock"])
         self.find = c.PYFUNCTYPE(c.c_void_p, c.c_void_p, c.c_void_p)(at["tf_find"])
 
     def check(self, status: int, what: str) -> None:
-        """Frees a status; UnsupportedError where it is an error."""
+        """Frees a status of TensorFlow; raises UnsupportedError if it is an error."""
         code, text = self.tf["TF_GetCode"](status), self.tf["TF_Message"](status).decode("utf-8", "replace")
         self.tf["TF_DeleteStatus"](status)
         if code:
@@ -64,7 +64,7 @@ _lock = locks.new_lock()
 
 @cache
 def missing() -> str:
-    """The reason why there is no kernel; empty where there is one."""
+    """The reason why the emitted kernel cannot be used; empty if it can."""
     try:
         api()
     except UnsupportedError as error:

@@ -27,13 +27,15 @@ from axla.tensorflow.scope import DependsOnArguments, parameters_of
 from axla.tensorflow.types import dtype_of
 
 MOST_EXECUTABLES = 64
-"""Of a cluster; for one more the one goes that was not used for the longest time."""
+"""The largest number of executables of a cluster; one more replaces the one that was not used for the longest
+time.
+"""
 
-_MOST_SIZES = 64  # numbers of an input that may be sizes or axes
+_MOST_SIZES = 64  # the largest number of elements of an input that may hold sizes or axes
 
 _numbers = itertools.count(1)
 clusters: WeakValueDictionary[int, Cluster] = WeakValueDictionary()
-"""Those of this process, by their numbers."""
+"""The clusters of this process, by their numbers."""
 
 
 class ClusterExecutable:
@@ -90,7 +92,9 @@ class ClusterExecutable:
         return self.compiled.execute([array for n, array in enumerate(arrays) if n not in self.constant])
 
     def _sizes(self, given: Sequence[Shape | np.ndarray]) -> set[int]:
-        """The inputs from which sizes are computed, if they are few integers; else none."""
+        """The numbers of the inputs from which dynamic sizes are computed, if all these inputs are few
+        integers; else none.
+        """
         found = needed_first([self.module.entry.root], lambda inst: inst.operands)
         numbers = parameters_of(inst.operands[1] for inst in found if inst.opcode == "set-dimension-size")
         shapes = [one for one in given if isinstance(one, Shape)]
@@ -124,12 +128,14 @@ class Cluster:
         self.result_types = [_type(graph, output) for output in outputs]
         self.number = next(_numbers)
         self.constant: set[int] = set()
-        """The inputs whose values the compiler must know, as far as it was found."""
+        """The numbers of the inputs whose values the compiler must know, as far as found so far."""
         self.falls_back, self.refused, self.session = False, "", None
-        """Whether TensorFlow computes it (in `session`) where no program can be made, and why that was so."""
+        """`falls_back`: whether TensorFlow computes the cluster, in `session`, if it cannot be compiled;
+        `refused`: why it could not be compiled, or "".
+        """
         self.function: Any = None
         self.token = b""
-        """For PyFunc: what it calls, and its name there."""
+        """For PyFunc: the Python function that it calls, and the token by which it finds the function."""
         self.executables: list[ClusterExecutable] = []
         self._lock = locks.new_lock()
         self._table = (c.c_void_p * MOST_EXECUTABLES)()
@@ -140,7 +146,9 @@ class Cluster:
         watch(self)
 
     def profiling(self, profile: Any) -> None:
-        """While a profile is recorded, programs are run from Python, which measures them."""
+        """Sets whether Python runs the programs: while a profile is recorded, as Python measures them, and
+        always for other backends than the CPU.
+        """
         self.struct.in_python = profile is not None or self.backend != "cpu"
 
     def imported(self, given: Sequence[Shape | np.ndarray]) -> Module:
@@ -199,13 +207,13 @@ class Cluster:
                 self.constant |= found
 
     def _to_know(self, error: BaseException | None, given: Sequence[Any]) -> set[int]:
-        """The inputs whose values an import needs to know; none for other errors."""
+        """The numbers of the inputs whose values an import needs to know; none for other errors."""
         while error is not None and not isinstance(error, DependsOnArguments):
             error = error.__cause__
         shapes = [n for n, one in enumerate(given) if isinstance(one, Shape)]
-        if error is None or error.parameters is None:  # in a loop or a branch: it may be any that says sizes
+        if error is None or error.parameters is None:  # in a loop or a branch: any input that may hold sizes
             sizes = {n for n in shapes if error is not None and _says_sizes(given[n])}
-            return {n for n in sizes if not given[n].dims} or sizes  # vectors may be data
+            return {n for n in sizes if not given[n].dims} or sizes  # scalars first, as vectors may be data
         return {shapes[number] for number in error.parameters}
 
     def _add(self, made: ClusterExecutable) -> None:
@@ -213,7 +221,7 @@ class Cluster:
             if len(self.executables) == MOST_EXECUTABLES:
                 unused = [one for one in self.executables if not one.struct.uses]
                 if not unused:
-                    raise UnsupportedError(f"{self.name}: {MOST_EXECUTABLES} executables are running")
+                    raise UnsupportedError(f"{self.name}: its {MOST_EXECUTABLES} executables are all in use")
                 self.executables.remove(min(unused, key=lambda one: one.struct.last))
             self._set([*self.executables, made])
             self._used(made)

@@ -18,7 +18,7 @@ from axla.tensorflow.types import Proto
 def in_tensorflow(cluster: Cluster, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
     """The results of a cluster, computed by a session of TensorFlow."""
     if cluster.session is None:
-        # Threads of its own: the kernel that waits for it has one of the others.
+        # The session has its own threads: the kernel that waits for it occupies one of the shared threads.
         config = tf.compat.v1.ConfigProto(use_per_session_threads=True)
         cluster.session = tf.compat.v1.Session(graph=_graph(cluster), config=config)
     fetches = [f"axla/result{number}:0" for number in range(len(cluster.outputs))]
@@ -27,9 +27,9 @@ def in_tensorflow(cluster: Cluster, inputs: Sequence[np.ndarray]) -> list[np.nda
 
 
 def _graph(cluster: Cluster) -> Any:
-    """A graph with the nodes of a cluster."""
+    """A graph of TensorFlow with the nodes of a cluster; its inputs are placeholders."""
     nodes = cluster.graph.needed(cluster.outputs, cut=cluster.inputs)
-    # Only in functions may a name begin so.
+    # Only inside functions, the name of a node may begin with an underscore.
     names = {node.name: f"of{node.name}" if node.name[0] == "_" else node.name for node in nodes}
     texts = {output: f"axla/input{number}:0" for number, output in enumerate(cluster.inputs)}
 

@@ -35,14 +35,15 @@ class ClusterFlags:
     """The values of the flags; fields are named like the flags, without `tf_xla_` or `xla_`."""
 
     auto_jit: int = 0
-    """1, 2: clusters wherever they can be; -1: of marked nodes only; 0: as a session says."""
+    """1 or 2: clusters of all nodes that can be compiled; -1: of marked nodes only; 0: as the session says.
+    """
     min_cluster_size: int = 4
     cpu_global_jit: bool = True
-    """Whether `auto_jit` and the level of a session's configuration hold for the CPU."""
+    """Whether `auto_jit` and the level of a session's configuration apply to the CPU."""
     clustering_debug: bool = False
     """Whether graphs are written to TF_DUMP_GRAPH_PREFIX, before and after they are rewritten."""
     generate_hlo_graph: str = ""
-    """A regular expression: of clusters with such a name a picture is written."""
+    """A regular expression. For each cluster whose name it matches, a picture is written."""
 
 
 def _level(text: str) -> int:
@@ -73,7 +74,7 @@ _FLAGS: dict[str, tuple[str, Callable[[str], Any], str]] = {
     "tf_xla_clustering_debug": ("clustering_debug", _boolean, "true or false"),
     "xla_generate_hlo_graph": ("generate_hlo_graph", _regex, "a regular expression"),
 }
-"""A flag's field, what reads its text, and what the text must be."""
+"""For each flag: its field, the function that parses its text, and a description of valid texts."""
 
 
 def take() -> None:
@@ -100,7 +101,7 @@ def _contents(text: str) -> str:
     try:
         with open(text, encoding="utf-8") as file:
             return file.read()
-    except (OSError, ValueError):  # TensorFlow will say so
+    except (OSError, ValueError):  # TensorFlow will report the error
         return ""
 
 
@@ -109,7 +110,7 @@ def _unquoted(text: str) -> str:
 
 
 def current() -> ClusterFlags:
-    """The current values. InvalidArgument for an invalid one."""
+    """The current values of the flags; InvalidArgument for an invalid value."""
     take()
     values: dict[str, Any] = {}
     for name, text in _taken.items():
@@ -122,7 +123,7 @@ def current() -> ClusterFlags:
     return ClusterFlags(**values)
 
 
-# What they ask for.
+# Output that the flags request.
 
 
 def picture(module: Module, constants: int) -> None:

@@ -1,8 +1,8 @@
-"""Which nodes form a cluster: neighbours that may be together, joined as by XLA's mark-for-compilation.
+"""Forms clusters: joins neighbouring nodes that may share a cluster, as XLA's mark-for-compilation does.
 
 Nodes are visited from last to first. A node joins every group directly after it with which it may share a
-cluster, unless another path leads from the node to that group, which would become a cycle. By then these
-groups are complete, so nothing has to be tried again.
+cluster, unless another path leads from the node to that group, which would become a cycle. These groups are
+then complete, so no join has to be tried again.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from axla.tensorflow.graph import Graph, Output, ordered
 _ASKS_FOR_SHAPE = ("Shape", "Rank", "Size")
 _TRIVIAL = ("Const", "Identity")
 _LARGE = ("While", "StatelessWhile", "If", "StatelessIf")
-"""Operations that stand for many."""
+"""Operations whose functions have many nodes: a cluster with one of these is never too small."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,14 +86,14 @@ def _joined(graph: Graph, marks: Mapping[str, Mark], free: Collection[str]) -> I
     try:
         order = ordered(before, sorted(before, key=keys.__contains__), "clusters")
     except VerifyError:
-        return []  # a loop leads back to itself from outside: XLA forms no clusters then
+        return []  # a path outside of a loop leads back to it: XLA forms no clusters then
     users: dict[str, list[str]] = {name: [] for name in order}
     homes: dict[str, str] = {}
     for name in order:
         sources = set(before[name])
         for home in sources if len(sources) == 1 else ():
             if name in keys and keys[name] == keys.get(home) and graph.nodes[name].op in _ASKS_FOR_SHAPE:
-                homes[name] = home  # what it asks for is small, what it is asked of may be large
+                homes[name] = home  # the result is small, but the array whose shape it is may be large
         for source in sources:
             users[source].append(name)
     groups = _Groups()
@@ -129,8 +129,8 @@ def _frame(mark: Mark) -> str:
 
 @dataclass(slots=True, eq=False)
 class _Groups:
-    """Groups of nodes, each represented by one of them, and the edges between visited groups. The edges have
-    no cycle: each leads to a smaller height.
+    """Groups of nodes, each represented by one of its nodes, and the edges between visited groups. The edges
+    have no cycle: each leads to a group of smaller height.
     """
 
     members: dict[str, list[str]] = field(default_factory=dict)
@@ -141,8 +141,8 @@ class _Groups:
     heights: dict[str, int] = field(default_factory=dict)
 
     def visit(self, members: list[str], users: Iterable[str], key: object) -> None:
-        """Adds a node, with the nodes that belong to it, after its users; it joins groups with the same
-        key.
+        """Adds a node, with the nodes in `members` that belong to it, after its users were added. It joins
+        groups with the same key.
         """
         name = members[0]
         ahead = {self.owner(user) for user in users if user in self.owners}
@@ -199,7 +199,7 @@ class _Groups:
                 yield group
 
     def join(self, name: str, groups: Collection[str]) -> None:
-        """Merges a node with groups directly after it."""
+        """Merges a node with groups directly after it, and updates the heights."""
         rest = self.ahead[name].difference(groups)
         heights = [self.heights[group] for group in groups] + [self.heights[group] + 1 for group in rest]
         height = max(heights, default=0)

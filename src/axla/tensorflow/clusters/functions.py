@@ -18,9 +18,9 @@ from axla.tensorflow.clusters.traced import Traced, is_whole, whole
 _are_run_eagerly = tf.config.functions_run_eagerly
 _STATIC = (bool, int, float, complex, str, bytes, type(None))
 _AROUND = re.compile(r"\{\{.*?\}\} |\s*\[\[.*")
-"""The parts that TensorFlow adds to the message of a cluster."""
+"""Matches the parts that TensorFlow adds to the error message of a cluster."""
 _MOST_KEYS = 4096
-"""Of kinds of arguments that a function remembers."""
+"""The largest number of combinations of argument kinds that a function remembers."""
 
 
 def jit(
@@ -30,16 +30,16 @@ def jit(
     """Compiles a function with axla, as a whole, as `tf.function(jit_compile=True)` does with XLA: each call
     is one operation of TensorFlow. Also a decorator; the options are those of `tf.function`.
 
-        step = axla.tensorflow.jit(step)                  a function, a method, or what tf.function made
+        step = axla.tensorflow.jit(step)                  a function, a method, or a result of tf.function
         model = axla.tensorflow.jit(model)                a layer or a model of Keras, changed in place
 
-    A function is traced by TensorFlow, once for each choice of Python values, types and shapes, and compiled
-    for the shapes it meets. UnsupportedError names an operation that cannot be compiled; nothing is left to
-    TensorFlow. Variables and gradients are as in TensorFlow; for a tape outside of the function it is
-    computed again, together with its gradient.
+    A function is traced by TensorFlow, once for each combination of Python values, types and shapes, and
+    compiled for the shapes of its calls. UnsupportedError names an operation that cannot be compiled; nothing
+    is left to TensorFlow. Variables and gradients are as in TensorFlow. If a gradient tape outside of the
+    function needs its gradient, the function is computed again, together with the gradient.
 
-    A layer of Keras calls through axla; a model also trains, evaluates and predicts so: each step, with its
-    gradient and its optimizer, is one program.
+    The calls of a Keras layer run through axla. So do the training, evaluation and prediction steps of a
+    model: each step, with its gradient and its optimizer, is one program.
     """
     options = dict(input_signature=input_signature, autograph=autograph, reduce_retracing=reduce_retracing)
     if fn is None:
@@ -69,7 +69,7 @@ class Jitted:
             return self._launched(args, kwargs)
 
         self._around = tf.function(launched, **options | {"autograph": False})
-        """Reads variables, launches the cluster of `inside`, and writes variables."""
+        """Reads variables, launches the cluster of `_inside`, and writes variables."""
         self._traced: dict[Any, Traced] = {}
         self._ready: dict[Any, _Ready] = {}
         self._lock = threading.Lock()
@@ -135,7 +135,7 @@ class Jitted:
         if self._traced and any(isinstance(one, tf.Variable) for one in tf.nest.flatten([args, kwargs])):
             traced, tensors = self._bound(args, kwargs)
             if not {*map(id, tensors)}.isdisjoint(map(id, traced.function.captured_inputs)):
-                why = "a variable is an argument of it, and it uses this variable otherwise too"
+                why = "a variable is an argument and is also used in another way"
                 raise UnsupportedError(f"function '{traced.cluster.name}': {why}")
         return self._around(*args, **kwargs)
 
@@ -192,7 +192,7 @@ class _Ready:
         try:
             fast = pywrap_tfe.TFE_Py_FastPathExecute
             results = fast(context.context(), self.way.op, self.name, values, *self.attributes)
-        except Exception:  # TensorFlow's own, which another call makes what users know
+        except Exception:  # an internal error of TensorFlow: the second call raises the public one
             results = self.traced.launched(values)
         return self.pack(results)
 
@@ -205,7 +205,7 @@ def _kind(value: Any, tensors: list[Any]) -> Any:
     if kind is ops.EagerTensor:
         tensors.append(value)
         return value._datatype_enum(), value._shape_tuple()
-    if kind in _STATIC and value == value:  # not NaN, which would be another one each time
+    if kind in _STATIC and value == value:  # not NaN, which is not equal to itself
         return kind, value
     if kind is tuple or kind is list:
         return kind, *[_kind(each, tensors) for each in value]
@@ -218,10 +218,10 @@ def _kind(value: Any, tensors: list[Any]) -> Any:
 
 
 def _layer(layer: Any) -> Any:
-    """Makes a Keras layer call through axla, and a model run its training steps so; returns it."""
+    """Makes the calls of a Keras layer, and the steps of a model, run through axla; returns the layer."""
     in_stateless_scope = sys.modules["keras.src.backend.common.stateless_scope"].in_stateless_scope
     call = layer.call
-    layer.jitted_call = jitted = Jitted(call, autograph=False)  # for reports
+    layer.jitted_call = jitted = Jitted(call, autograph=False)  # read by `explain`
 
     @functools.wraps(call)
     def called(*args: Any, **kwargs: Any) -> Any:
@@ -230,10 +230,10 @@ def _layer(layer: Any) -> Any:
 
     layer.call = called
     if hasattr(layer, "train_step"):
-        layer.supports_jit = layer.jit_compile = False  # by TensorFlow's XLA
+        layer.supports_jit = layer.jit_compile = False  # TensorFlow's XLA must not compile the steps
         for kind in ("train", "test", "predict"):
             _steps(layer, kind)
-        layer.export = whole()(layer.export)  # a file has the operations of TensorFlow
+        layer.export = whole()(layer.export)  # an exported model has TensorFlow's operations
     return layer
 
 

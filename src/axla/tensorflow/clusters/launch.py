@@ -51,11 +51,13 @@ def launch(cluster: Cluster, tensors: Sequence[Any]) -> list[Any]:
 
 
 def register(cluster: Cluster) -> ClusterCall:
-    """Registers the operation that runs a cluster with TensorFlow: PyFunc where the C API is missing."""
+    """Registers the operation that runs a cluster with TensorFlow, and returns it: PyFunc if the C API is
+    missing.
+    """
     with _lock:
         if capi.missing():
             if not cluster.token:
-                cluster.function = partial(_computed, cluster)  # TensorFlow has a weak reference
+                cluster.function = partial(_computed, cluster)  # TensorFlow has only a weak reference
                 cluster.token = script_ops._py_funcs.insert(cluster.function).encode()
             return PY_FUNC
         _registered()
@@ -93,7 +95,7 @@ def _registered() -> None:
     api().check(status, f"the kernel of {KERNEL.op}")
 
 
-# What TensorFlow and the kernel call, without the interpreter lock.
+# Functions that TensorFlow and the kernel call. The callers do not hold the interpreter lock.
 
 
 def _created(construction: int) -> int | None:
@@ -112,7 +114,9 @@ def _created(construction: int) -> int | None:
 
 
 def _compiled(cluster: int, place: int, tensors: int) -> int | None:
-    """An EXECUTABLE for new inputs, with a reference held. None where the outputs were computed here."""
+    """The address of an EXECUTABLE for new inputs, with a reference held. None if the outputs were computed
+    here by TensorFlow, or an error was reported.
+    """
     try:
         found = _owner(cluster)
         arrays = _arrays(tensors, found.input_types)
@@ -140,7 +144,7 @@ def _put(place: int, number: int, type_: int, array: np.ndarray) -> None:
 
 
 def _executed(cluster: int, place: int, executable: int, tensors: int) -> None:
-    """Runs on another device, or while a profile is recorded."""
+    """Runs an executable from Python: on another device, or while a profile is recorded."""
     try:
         found = _owner(cluster)
         arrays = _arrays(tensors, [*found.input_types, *found.result_types])
@@ -166,11 +170,13 @@ def _array(tensor: int, type_: str) -> np.ndarray:
 
 
 def _failed(cluster: int, place: int, executable: int | None, frame: int | None, code: int) -> None:
-    """Reports a failed run to TensorFlow; without an executable there was no memory for its lists."""
+    """Reports a failed run to TensorFlow. Without an executable or a frame, memory for the lists of the run
+    is missing.
+    """
     found = _owner(cluster)
     try:
         if not executable or not frame:
-            raise OutOfMemory(f"{found.name}: there is no memory for lists of inputs and results")
+            raise OutOfMemory(f"{found.name}: there is no memory for its lists of inputs and results")
         one = found.executable_at(executable)
         head: Any = FRAME.ctypes().from_address(frame)
         failed_call(one.loaded, code, head.error_step, head.error_detail, 0, frame)
@@ -183,7 +189,7 @@ def _fail(function: str, place: int, error: Any) -> None:
     code, text = status_of(error), repr(error)
     if isinstance(error, AxlaError):
         text = str(error)
-    elif isinstance(error, tf.errors.OpError):  # of the fallback
+    elif isinstance(error, tf.errors.OpError):  # raised by the fallback
         code, text = error.error_code, error.message
     status = api().tf["TF_NewStatus"]()
     api().tf["TF_SetStatus"](status, code, text.encode("utf-8", "replace"))

@@ -1,4 +1,4 @@
-"""Which nodes may run in a cluster, and why others may not, decided as by XLA's mark-for-compilation.
+"""Decides which nodes may run in a cluster, and why others may not, as XLA's mark-for-compilation does.
 
 A node is also marked with properties that all nodes of a cluster must share: its scope, its device, and its
 group, which consists of its loop (frame) and the condition under which it runs (its predicate).
@@ -21,13 +21,13 @@ from axla.tensorflow.types import DTYPES, entries
 _CALLS_NESTED = 50
 _FLOW = ("Switch", "Merge", "Enter", "Exit", "NextIteration", "LoopCond", "ControlTrigger")
 _GIVEN = (ARGUMENT, "_Retval", "Placeholder", "PlaceholderWithDefault")
-_KNOWN = ("Const", "Shape", "ShapeN", "Size", "Rank")  # of them, values follow from shapes
+_KNOWN = ("Const", "Shape", "ShapeN", "Size", "Rank")  # operations whose values follow from shapes
 _BY_VALUES = "the sizes of its results depend on values"
 RANDOM = (
     "RandomUniform", "RandomUniformInt", "RandomStandardNormal", "RandomShuffle", "TruncatedNormal",
     "ParameterizedTruncatedNormal", "Multinomial",
 )  # fmt: skip
-"""The operations that give other numbers in each run."""
+"""The operations that return different numbers in each run."""
 _REASONS = {
     "clusters leave out what it checks": "Assert CheckNumerics CheckNumericsV2",
     _BY_VALUES: "Where Unique UniqueV2 UniqueWithCounts UniqueWithCountsV2 "
@@ -39,8 +39,8 @@ _REASONS = {
 }
 _LEFT = {op: reason for reason, ops in _REASONS.items() for op in ops.split()}
 _LEFT |= dict.fromkeys(RANDOM, "its results differ from run to run")
-"""The ops that could be compiled and are left to TensorFlow, with the reasons; a node that must
-be compiled is.
+"""The operations that could be compiled but are left to TensorFlow, with the reasons. A node that must be
+compiled is compiled anyway.
 """
 
 _NOT_ARRAYS = {"DT_STRING": "strings", "DT_RESOURCE": "resources", "DT_VARIANT": "variants"}
@@ -120,8 +120,8 @@ def marked(graph: Graph, mode: Literal["auto", "scope"]) -> dict[str, Mark]:
 
 
 def _is_in_turn(node: Node, graph: Graph) -> bool:
-    """Whether a node passes a loop value on to the next iteration. (In a cluster with it, the values of an
-    iteration would wait for the decision whether there is a next one.)
+    """Whether a node passes a value of a loop to the next iteration. (In a cluster with this node, the values
+    of an iteration would wait for the decision whether there is a next one.)
     """
     source = graph.nodes[node.inputs[0].node] if node.op == "Identity" and node.inputs else node
     conditions = [graph.nodes[each.node].op for each in source.inputs[1:]]
@@ -219,8 +219,8 @@ def _why_no_arrays(node: Node, graph: Graph) -> str:
 
 
 def _groups(graph: Graph, nodes: Sequence[Node]) -> dict[str, FrameGroup]:
-    """The group of each node. The values of a loop are assumed to exist under the same condition, where that
-    proves consistent.
+    """The group of each node. The values of a loop are assumed to exist under the same condition, unless that
+    leads to a contradiction.
     """
     lives = _Lives(graph, nodes, set())
     while more := lives.unequal():
@@ -229,9 +229,9 @@ def _groups(graph: Graph, nodes: Sequence[Node]) -> dict[str, FrameGroup]:
 
 
 class _Lives:
-    """The groups of nodes in topological order, assuming that the values of a loop exist under the same
-    condition, except for the frames in `apart`. An unknown condition is then named for the frame, otherwise
-    for the Merge.
+    """Computes the groups of nodes, which are in topological order. It assumes that all values of a loop
+    exist under the same condition, which is named like the frame if it is unknown. For the frames in `apart`
+    it does not assume this; an unknown condition is then named like a Merge.
     """
 
     def __init__(self, graph: Graph, nodes: Sequence[Node], apart: set[Frame]) -> None:
@@ -242,7 +242,7 @@ class _Lives:
             self.enter(node)
 
     def enter(self, node: Node) -> None:
-        sources = [name for name in node.sources if name in self.groups]  # but for the ways back
+        sources = [name for name in node.sources if name in self.groups]  # without back edges
         frame = max((self.behind(name) for name in sources), key=len, default=())
         if node.kind == "Enter":
             frame = (*frame, node.attributes.get("frame_name", ""))

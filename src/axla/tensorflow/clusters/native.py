@@ -1,4 +1,4 @@
-"""The kernel of AxlaLaunch, emitted: runs in each step, without the interpreter lock.
+"""The kernel of AxlaLaunch as emitted native code, which runs in each step without the interpreter lock.
 
 TensorFlow calls `create` once for a node, `compute` in each step, possibly in several threads at once, and
 `delete`. Inputs are read in place; results are written to memory that TensorFlow allocates.
@@ -13,15 +13,17 @@ from axla.program.abi import FRAME, OUT_OF_MEMORY
 from axla.tensorflow.clusters.structs import CLUSTER, EXECUTABLE, INPUT, OUTPUT
 
 ALIGNMENT = 64
-"""Of the inputs of programs; TensorFlow aligns what it allocates, not parts of it."""
+"""The alignment in bytes of the inputs of programs. TensorFlow aligns its allocations, but an input may be a
+part of one.
+"""
 _FUNCTIONS = GlueFunctions()
 
 
 def emit(m: GlueModule) -> None:
     """Adds the kernel to a module."""
-    m.variable("tf_compiled", "ptr", "null")  # Python: an EXECUTABLE for inputs, which is held; or null
-    m.variable("tf_executed", "ptr", "null")  # Python: runs a program
-    m.variable("tf_failed", "ptr", "null")  # Python: tells TensorFlow of the error of a run
+    m.variable("tf_compiled", "ptr", "null")  # the function in Python that makes an EXECUTABLE
+    m.variable("tf_executed", "ptr", "null")  # the function in Python that runs a program
+    m.variable("tf_failed", "ptr", "null")  # the function in Python that reports the error of a run
     _FUNCTIONS.emit(m)
 
 
@@ -89,14 +91,14 @@ def _find(f: GlueFunction, cluster: Ssa, tensors: Ssa) -> None:
     f.ret(executable)
 
 
-# A step.
+# Running a step.
 
 
 @_FUNCTIONS("tf_compute", "void", "cluster:ptr, context:ptr", exported=True)
 def _compute(f: GlueFunction, cluster: Ssa, context: Ssa) -> None:
-    """The kernel's function for a step."""
+    """Runs a cluster in a step of TensorFlow."""
     inputs, outputs = cluster.get(CLUSTER, "inputs"), cluster.get(CLUSTER, "outputs")
-    # Tensors and addresses of both, and copies of inputs: a program has no more parameters.
+    # Lists of input and output tensors, of their addresses, and of copies of inputs.
     size = (inputs * 3 + outputs * 2 + 1) << 3
     lists = f.call("ptr", "axla_allocate", size)
     with f.if_(lists.ne(0), likely=True):
@@ -144,7 +146,7 @@ def _step(f: GlueFunction, cluster: Ssa, context: Ssa, lists: Ssa) -> None:
 
 @_FUNCTIONS("tf_outputs", "void", "count:i64, executable:ptr, context:ptr, made:ptr, status:ptr")
 def _outputs(f: GlueFunction, count: Ssa, executable: Ssa, context: Ssa, made: Ssa, status: Ssa) -> None:
-    """Makes TensorFlow allocate the outputs, until that fails."""
+    """Makes TensorFlow allocate the outputs one after the other, until one allocation fails."""
     with f.loop(0, count) as loop:
         output = executable.get(EXECUTABLE, "outputs").item(loop.index, OUTPUT.size)
         kind, rank = output.get(OUTPUT, "type"), output.get(OUTPUT, "rank")
@@ -157,7 +159,7 @@ def _outputs(f: GlueFunction, count: Ssa, executable: Ssa, context: Ssa, made: S
 
 @_FUNCTIONS("tf_run", "void", "cluster:ptr, executable:ptr, context:ptr, tensors:ptr, lists:ptr")
 def _run(f: GlueFunction, cluster: Ssa, executable: Ssa, context: Ssa, tensors: Ssa, lists: Ssa) -> None:
-    """Runs the program; `lists` has space for the addresses of parameters, of their copies, and of
+    """Runs the program. `lists` has space for three lists: addresses of parameters, of their copies, and of
     results.
     """
     program, inputs = executable.get(EXECUTABLE, "program"), cluster.get(CLUSTER, "inputs")

@@ -1,4 +1,4 @@
-"""A report about a graph: which operations run in which cluster, which do not, and why."""
+"""Reports on graphs: which operations run in which cluster, which do not, and why."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from axla.tensorflow.clusters.traced import places
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Can be printed; `clusters` has the programs, `decisions` what was decided for each operation."""
+    """A report that can be printed. `clusters` has the clusters, `decisions` one for each operation."""
 
     clusters: Sequence[Cluster]
     decisions: Sequence[ClusterDecision]
@@ -77,7 +77,7 @@ def explain(target: Any) -> Report:
     inside = getattr(target, "__dict__", {}).values()  # the call of a layer, the steps of a model
     jitted = [one for one in (target, *inside) if isinstance(one, Jitted)]
     if not jitted:
-        raise InvalidArgument(f"explain: found {type(target).__name__}, wanted a Session or what jit gave")
+        raise InvalidArgument(f"explain: found {type(target).__name__}, wanted a Session or a result of jit")
     clusters = [traced.cluster for one in jitted for traced in one.traces]
     nodes = [(node, cluster.name) for cluster in clusters for node in cluster.graph.nodes.values()]
     return Report(clusters, [ClusterDecision(node, "", name, "") for node, name in nodes])

@@ -1,9 +1,10 @@
-"""GraphDefs in which an AxlaLaunch node replaces each cluster, also in the bodies of functions.
+"""Writes GraphDefs in which an AxlaLaunch node replaces each cluster, also in the bodies of functions.
 
 The graph of a session grows, and each combination of feeds, fetches and targets needs other nodes, so
 clusters differ from run to run. But nodes once added to TensorFlow's graph cannot be changed, and may hold
 state under their names (reference variables, random numbers, queues). So `Rewriter.part` returns new nodes
-only. A node is added again, under another name, where its inputs changed: behind another cluster.
+only. A node is added again, under another name, if its inputs have changed because other clusters compute
+them.
 """
 
 from __future__ import annotations
@@ -29,22 +30,24 @@ _CALLS = (
     "PartitionedCall", "StatefulPartitionedCall", "If", "StatelessIf", "Case", "StatelessCase", "While",
     "StatelessWhile",
 )  # fmt: skip
-"""Operations of which the functions are rewritten. TensorFlow runs those of others elsewhere (datasets)."""
+"""The operations whose functions are rewritten. TensorFlow runs the functions of other operations, such as
+datasets, elsewhere.
+"""
 GPU = "cuda"
-"""The backend of XLA_GPU."""
+"""The backend for the device XLA_GPU."""
 _PLAIN_ON_XLA = frozenset((
     "Placeholder", "PlaceholderWithDefault", "VarHandleOp", "Variable", "VariableV2", "ReadVariableOp",
     "AssignVariableOp", "VarIsInitializedOp", "IsVariableInitialized", "Assign", "NoOp", "ControlTrigger",
     "_Arg", "_Retval", "Const", "Identity", "IdentityN", "Shape", "Switch", "Merge", "Enter", "Exit",
     "NextIteration", "LoopCond", "RefSwitch", "RefMerge", "RefEnter", "RefExit", "RefNextIteration",
 ))  # fmt: skip
-"""The ops that XLA's devices run themselves: there they belong to no cluster."""
+"""The operations that XLA's devices run without a cluster."""
 _XLA_DEVICE = re.compile(r"/?(?:device:)?XLA_(CPU|GPU)(?::(?:\d+|\*))?", re.IGNORECASE)
 
 
 class ClusterCall(NamedTuple):
-    """How TensorFlow runs a cluster: an operation, its attributes, its output. The attribute `key` identifies
-    the cluster, by the cluster's field `value`.
+    """The operation by which TensorFlow runs a cluster: its name, and the names of its attributes and output.
+    The attribute `key` identifies the cluster: its value is the field of the cluster that `value` names.
     """
 
     op: str
@@ -67,8 +70,8 @@ PY_FUNC = ClusterCall("PyFunc", "Tin", "Tout", "token", "token", "output")
 
 @dataclass(frozen=True, slots=True)
 class ClusterDecision:
-    """The decision for a node of the graph, or for a function: the name of its cluster, or why
-    it has none.
+    """The decision for a node of the graph or of a function: the name of its cluster, or the reason why it
+    has none.
     """
 
     node: Node
@@ -80,7 +83,8 @@ class ClusterDecision:
 @dataclass(slots=True, eq=False)
 class RunPart:
     """The graph for some feeds, fetches and targets, and their names in it (empty for a feed that is not
-    needed). `graph` has the nodes and functions not added before, `decisions` what was decided.
+    needed). `graph` has only the nodes and functions not added before; `decisions` has the decision for each
+    node.
     """
 
     graph: Proto
@@ -93,7 +97,7 @@ class RunPart:
 
 @dataclass(slots=True, eq=False)
 class _Unit:
-    """A node that may be written: of the graph, or for a cluster."""
+    """A node that may be written: a node of the graph, or the node that runs a cluster."""
 
     proto: Proto
     inputs: Sequence[Output]
@@ -104,8 +108,8 @@ class _Unit:
 
 @dataclass(slots=True, eq=False)
 class _Formed:
-    """The clusters of a graph with their programs. `homes`: the cluster of each node that is only there;
-    `outputs`: the outputs of nodes by those of clusters.
+    """The clusters of a graph with their programs. `homes`: for each node that only its cluster runs, the
+    name of the cluster; `outputs`: for each output of a node in a cluster, the output of the cluster.
     """
 
     programs: list[tuple[Formed, Any]] = field(default_factory=list)
@@ -113,11 +117,11 @@ class _Formed:
     outputs: dict[Output, Output] = field(default_factory=dict)
 
     def unit(self, name: str) -> str:
-        """The name of the node written for a node."""
+        """The name of the node to write for the node `name`: its own name, or that of its cluster."""
         return self.homes.get(name, name)
 
     def output(self, output: Output) -> Output:
-        """The output of a written node for an output of a node."""
+        """The output of a node to write that has the value of `output`."""
         return self.outputs.get(output, output)
 
 
@@ -136,14 +140,16 @@ class Rewriter:
     message: Proto = field(default_factory=dict)
     graph: Graph = field(default_factory=lambda: graph_of({}))
     names: dict[tuple[object, ...], str] = field(default_factory=dict)
-    """The name of each node that was given, by what it is."""
+    """The name of each node added so far, by a key made of its operation, attributes and inputs."""
     taken: set[str] = field(default_factory=set)
     programs: dict[tuple[object, ...], Any] = field(default_factory=dict)
     bodies: dict[str, tuple[Proto | None, RunPart]] = field(default_factory=dict)
-    """Of each function: what takes its place, with its clusters."""
+    """For each function: the function that replaces it, or None, and a RunPart with its clusters and
+    decisions.
+    """
     calling: list[str] = field(default_factory=list)
     given: set[str] = field(default_factory=set)
-    """The functions that were given."""
+    """The names of the functions added so far."""
     parts: int = 0
 
     def read(self, data: bytes) -> None:
@@ -221,7 +227,7 @@ class Rewriter:
                 found.outputs |= {output: Output(name, number) for number, output in enumerate(each.outputs)}
         part.clusters += [program for _, program in found.programs]
         for name, node in graph.nodes.items():
-            reason = marks[name].reason or "too few nodes that are needed can be with it"
+            reason = marks[name].reason or "too few nodes could share a cluster with it"
             reason = "" if name in clusters else reason
             _check(node, marks[name], reason)
             part.decisions.append(ClusterDecision(node, function, clusters.get(name, ""), reason))
@@ -240,7 +246,7 @@ class Rewriter:
         return marks
 
     def _program(self, each: Formed, graph: Graph, function: str) -> Any:
-        """The program of a cluster, with only the nodes that it needs."""
+        """The program of a cluster, whose graph has only the nodes that it needs; created once."""
         nodes = {source.node: graph.nodes[source.node] for source in each.inputs}
         members = frozenset(each.nodes)
         for name in each.nodes:
@@ -304,7 +310,7 @@ class Rewriter:
         return new
 
     def free(self, name: str) -> str:
-        """A name that no added node has."""
+        """Reserves and returns a name that no added node has."""
         found, number = name, 1
         while found in self.taken:
             found, number = f"{name}__{number}", number + 1
@@ -320,7 +326,7 @@ class Rewriter:
         return {**proto, "attr": _renamed(proto.get("attr", []), names)}, [*names.values()]
 
     def _other(self, called: Callee, part: RunPart) -> str:
-        """The function to call instead of `called`."""
+        """The name of the function to call instead of `called`: one with clusters, or `called` itself."""
         if called.attributes or called.name in self.calling or called.name not in self.graph.library.messages:
             return called.name
         if called.name not in self.bodies:
@@ -340,11 +346,11 @@ class Rewriter:
         message = self.graph.library.messages[called.name]
         try:
             graph = self.graph.library.function(called, "it")
-        except AxlaError:  # TensorFlow takes it
+        except AxlaError:  # TensorFlow may accept the function
             return None
         arguments, returns = message["signature"].get("output_arg", []), entries(message.get("ret", ()))
         if len(arguments) != len(graph.results):
-            return None  # a result that stands for several values
+            return None  # a result is a list of values
         protos = {proto["name"]: proto for proto in message.get("node_def", ())}
         found = self._formed(graph, called.name, part)
         units = self._units(graph, protos, found, part)
@@ -368,7 +374,7 @@ class Rewriter:
         }
 
     def _add_functions(self, part: RunPart) -> None:
-        """Adds the functions that were not added before."""
+        """Adds to a part the functions that were not added before."""
         library = self.message.get("library", {})
         functions = [*library.get("function", ()), *(body for body, _ in self.bodies.values() if body)]
         fresh = {each["signature"]["name"]: each for each in functions}
@@ -428,7 +434,7 @@ def _goes_back(source: str, name: str, graph: Graph) -> bool:
 def _written(
     units: Iterable[_Unit], kept: Mapping[str, _Unit], found: _Formed, text: Callable[[Output], str]
 ) -> list[Proto]:
-    """The messages of nodes; control inputs and colocation refer to `kept` nodes only."""
+    """The NodeDefs of nodes; their control inputs and colocation refer to `kept` nodes only."""
     names = {name: unit.name for name, unit in kept.items()}
     written = []
     for unit in units:
@@ -455,17 +461,17 @@ def placeholder(name: str, type_: str) -> Proto:
 
 
 def listed(attributes: Mapping[str, Proto]) -> list[Proto]:
-    """Attributes in the form of a message."""
+    """Attributes as a list of the entries of a map field."""
     return [{"key": key, "value": value} for key, value in attributes.items()]
 
 
 def _off_xla(proto: Proto) -> Proto:
-    """The node on the CPU instead of XLA's device, which TensorFlow does not have."""
+    """The node, placed on the CPU instead of XLA's device, as TensorFlow has no such device."""
     return {**proto, "device": _XLA_DEVICE.sub("/device:CPU:0", proto.get("device", ""))}
 
 
 def _renamed(value: Any, names: Mapping[str, str]) -> Any:
-    """Attributes with functions renamed."""
+    """A part of a message in which references to functions are renamed."""
     if isinstance(value, list):
         return [_renamed(each, names) for each in value]
     if not isinstance(value, dict) or not names:

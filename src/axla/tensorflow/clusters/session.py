@@ -24,18 +24,20 @@ from axla.tensorflow.messages import decode, encode
 from axla.tensorflow.types import Proto
 
 _NODE = re.compile(r"node '[^']+' \(\w+\)")
-"""A node in the message of a cluster."""
+"""Matches the name of a node in an error message of a cluster."""
 _MODES: tuple[Mode, ...] = ("auto", "scope", "off")
 
 
 jit_scope = tf.xla.experimental.jit_scope
-"""`with jit_scope():` operations made in it are compiled; `jit_scope(compile_ops=False)`: they are not."""
+"""`with jit_scope():` marks the operations created inside to be compiled; `jit_scope(compile_ops=False)`
+marks them not to be.
+"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Step:
-    """The names that run for some feeds (tensors of the session's graph, None where not needed), fetches and
-    targets; and `owners`, the user's tensors and operations.
+    """The parts of the session's graph that run for some feeds, fetches and targets; an entry of `feeds` is
+    None if it is not needed. `owners` are the user's tensors and operations.
     """
 
     feeds: list[Any]
@@ -55,7 +57,7 @@ class Session(tf.compat.v1.Session):
     XLA_GPU are always in a cluster.
     """
 
-    _session = None  # for __del__, where __init__ fails
+    _session = None  # __del__ needs it if __init__ fails
 
     def __init__(
         self, graph: Any = None, jit: Mode | None = None, config: Any = None, target: str = ""
@@ -66,7 +68,7 @@ class Session(tf.compat.v1.Session):
         self.mode = _mode(jit, options.global_jit_level)
         options.global_jit_level = options.OFF
         if target and self.mode != "off":
-            raise InvalidArgument(f"target is '{target}': clusters run in this process, where it is ''")
+            raise InvalidArgument(f"target is '{target}', wanted '', as clusters run in this process")
         if not isinstance(graph, tf.Graph | None):
             raise InvalidArgument(f"graph is a {type(graph).__name__}, wanted a tf.Graph")
         super().__init__(target, tf.Graph(), held)
@@ -83,7 +85,7 @@ class Session(tf.compat.v1.Session):
         return list(self._parts.values())
 
     def make_callable(self, fetches: Any, feed_list: Any = None, accept_options: bool = False) -> Any:
-        """A function of values for `feed_list` that runs fetches."""
+        """A function that takes values for `feed_list` and returns the values of `fetches`."""
         return super().make_callable(fetches, feed_list or [], accept_options)
 
     def partial_run_setup(self, fetches: Any, feeds: Any = None) -> Any:
@@ -91,7 +93,7 @@ class Session(tf.compat.v1.Session):
         raise UnsupportedError("partial_run: a session with clusters runs whole steps only")
 
     def _make_callable_from_options(self, callable_options: Any) -> Any:
-        raise UnsupportedError("a callable from CallableOptions: use make_callable")
+        raise UnsupportedError("callables from CallableOptions are not supported: use make_callable")
 
     def _extend_graph(self) -> None:
         """Does nothing: `_step` has extended the graph."""
@@ -106,7 +108,7 @@ class Session(tf.compat.v1.Session):
         except tf.errors.OpError as error:
             raise self._placed(error) from None
         if any(cluster.refused for cluster in step.clusters):
-            with self._rewriting:  # next time without the nodes that cannot be compiled
+            with self._rewriting:  # the next run leaves out nodes that cannot be compiled
                 self._steps.clear()
                 self._rewriter.bodies.clear()
         return found
@@ -116,7 +118,7 @@ class Session(tf.compat.v1.Session):
         name = "".join(_NODE.findall(error.message)[:1])
         try:
             operation = self._graph.get_operation_by_name(name.split("'")[1])
-        except (IndexError, KeyError):  # of none, or of one in a function
+        except (IndexError, KeyError):  # no node is named, or the node is in a function
             return error
         message = error.message.replace(name, name + place_of(operation), 1)
         return type(error)(operation.node_def, operation, message)
@@ -136,7 +138,7 @@ class Session(tf.compat.v1.Session):
         if self._read != self._graph.version:
             flags.dump("before_mark_for_compilation", lambda: str(self._graph.as_graph_def()))
             self._read = self._graph.version
-            self._steps.clear()  # of the graph as it was
+            self._steps.clear()  # they belong to the old graph
             self._rewriter.read(self._graph.as_graph_def().SerializeToString())
         names = [[each.name for each in side] for side in (feeds, fetches, targets)]
         part = self._rewriter.part(*names)
@@ -161,15 +163,15 @@ class Session(tf.compat.v1.Session):
         old = {text: self._known(text) for text in texts if _node_of(text) not in new}
         added = graph_pb2.GraphDef.FromString(encode(graph, "GraphDef"))
         for node in (*added.node, *(n for each in added.library.function for n in each.node_def)):
-            node.attr.pop("_XlaCompile", None)  # TensorFlow would compile what is left to it
+            node.attr.pop("_XlaCompile", None)  # TensorFlow would compile nodes left to it
         with self._inner.as_default():
             importer._import_graph_def_internal(added, old, validate_colocation_constraints=False, name="")
         with self._inner._session_run_lock():
             client.ExtendSession(self._session)
 
     def _known(self, text: str) -> Any:
-        """A tensor for the input that a new node takes from an older one; for `^node`, any tensor that waits
-        for it.
+        """The tensor of an older node that a new node names as input `text`; for `^node`, any tensor that
+        waits for this node.
         """
         if not text.startswith("^"):
             return self._inner.get_tensor_by_name(text)

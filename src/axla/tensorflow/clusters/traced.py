@@ -29,26 +29,26 @@ from axla.tensorflow.messages import decode
 from axla.tensorflow.types import dtype_of
 
 _VALUE, _NEW = "/axla_value", "/axla_new"
-"""Suffixes of the names of placeholders: the value of its variable, before and behind the function."""
+"""Suffixes of the names of nodes that have the value of a variable, before and after the function."""
 _IDENTITIES = ("Identity", "IdentityN")
 _READ = ("ReadVariableOp", "VariableShape", "ResourceGather", "ResourceGatherNd", "VarIsInitializedOp")
-"""The operations that do not change a variable that they are given."""
+"""The operations that do not change a variable among their inputs."""
 _RANDOM = ""
-"""Among names of variables: random numbers are drawn."""
+"""In a set of names of variables, this name means that random numbers are drawn."""
 
 _TENSORFLOW = Path(tf.__file__).parent
 _FOLDERS = (_TENSORFLOW, _TENSORFLOW.with_name("keras"), Path(__file__).parents[2])
 _LIBRARIES = tuple(f"{folder}{os.sep}" for folder in _FOLDERS)
-"""Where the code is that is not of the user's program."""
+"""The folders of code that is not part of the user's program."""
 
 _thread = threading.local()
 _traced: WeakValueDictionary[int, Traced] = WeakValueDictionary()
-"""By the numbers of their clusters."""
+"""The traced functions by the numbers of their clusters."""
 
 
 @contextmanager
 def whole() -> Iterator[None]:
-    """Within this context, jitted functions that are called become parts of the cluster being traced."""
+    """Within this context, calls of jitted functions become parts of the cluster that is being traced."""
     before, _thread.whole = is_whole(), True
     try:
         yield
@@ -62,8 +62,8 @@ def is_whole() -> bool:
 
 
 class Traced:
-    """A traced function and its cluster. `tensors` in its methods are those of the function's graph:
-    arguments, then captures.
+    """A traced function and its cluster. The parameter `tensors` of methods has a tensor for each input of
+    the function's graph: arguments, then captures.
 
     It lives as long as the graphs that launch it, and the executables of its cluster are freed with it. (The
     cluster may live longer, for a kernel. It must not refer to objects of TensorFlow: those would be freed
@@ -92,12 +92,12 @@ class Traced:
         self.is_random = _RANDOM in effects
         changed = effects if writes else set()
         self.written = [number for number, tensor in enumerate(inputs) if tensor.op.name in changed]
-        """The numbers of the tensors that are variables which may get a value."""
+        """The numbers of the tensors that are variables to which the function may assign."""
         outputs += [Output(inputs[number].op.name + _NEW, 0) for number in self.written]
         places = [tensor.op.name + _VALUE * (tensor.op.name in variables) for tensor in inputs]
         needed = {node.name for node in parsed.needed(outputs)}
         self.fed = [number for number, place in enumerate(places) if place in needed]
-        """The numbers of the tensors that are inputs."""
+        """The numbers of the tensors that are inputs of the cluster."""
         cluster = Cluster(name, parsed, [Output(places[number], 0) for number in self.fed], outputs)
         types = cluster.input_types + cluster.result_types
         for type_, output in zip(types, (*cluster.inputs, *outputs), strict=True):
@@ -107,7 +107,7 @@ class Traced:
         finalize(self, cluster.free).atexit = False
 
     def run(self, tensors: Sequence[Any]) -> list[Any]:
-        """The results; variables are read and written."""
+        """Runs the cluster: reads and writes variables; returns the results of the function."""
         for variable in self.function.graph.variables:
             resource_variable_ops.variable_accessed(variable)
         results = self.launched([_read(self.tensors[n], tensors[n]) for n in self.fed])
@@ -117,7 +117,9 @@ class Traced:
         return results[:count]
 
     def launched(self, values: Sequence[Any]) -> list[Any]:
-        """The results, then the written values, for these values of inputs."""
+        """Runs the cluster for these values of its inputs; returns the results, then the new values of
+        variables.
+        """
         if not self.cluster.outputs:
             return []
         results = self._with_gradient(values) if capi.missing() else launch(self.cluster, values)
@@ -130,7 +132,7 @@ class Traced:
         return results
 
     def _with_gradient(self, values: Sequence[Any]) -> list[Any]:
-        """The results where PyFunc runs the cluster, which needs an explicit gradient."""
+        """Launches the cluster by PyFunc, with an explicit gradient, which PyFunc needs."""
 
         @tf.custom_gradient
         def called(*given: Any) -> Any:
@@ -139,7 +141,9 @@ class Traced:
         return tf.nest.flatten(called(*values))
 
     def gradient(self, values: Sequence[Any], cotangents: Sequence[Any]) -> list[Any]:
-        """The gradients of inputs, None where there is none, for cotangents of the results."""
+        """The gradients of the cluster's inputs, None for an input without one, for the gradients
+        `cotangents` of the results.
+        """
         if self.is_random:
             why = "its gradient would draw other random numbers; take the gradient inside of it"
             raise UnsupportedError(f"function '{self.cluster.name}': {why}")
@@ -254,7 +258,7 @@ def _effects(
     called: dict[Any, tuple[set[str], dict[int, frozenset[str]]]],
 ) -> set[str]:  # fmt: skip
     """The variables that nodes may change, and `_RANDOM` if they draw random numbers. `held`: the variables
-    that outputs refer to, filled here; `called`: results for functions.
+    that outputs refer to, filled here; `called`: caches the results for functions.
     """
     found: set[str] = set()
     for node in nodes:

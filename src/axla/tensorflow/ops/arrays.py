@@ -60,7 +60,7 @@ DeviceIndex: device_names=list(string) -> index:i32
 
 
 def sizes(value: XlaOp) -> list[int | XlaOp]:
-    """The sizes of an array: numbers, or scalars of the program for dynamic sizes."""
+    """The sizes of an array: a number for a static size, an s32 scalar of the program for a dynamic one."""
     return [
         ops.GetDimensionSize(value, d) if dynamic else size
         for d, (size, dynamic) in enumerate(zip(value.dims, value.shape.dynamic, strict=True))
@@ -110,7 +110,7 @@ def _ensure_shape(call: OpCall, value: XlaOp) -> XlaOp:
 
 
 def shape_operand(call: OpCall, value: XlaOp, what: str = "shape") -> tuple[int, ...]:
-    """The sizes that a constant vector holds."""
+    """The sizes in a constant vector; VerifyError if one is negative."""
     of_rank(call, value, 1, what)
     found = call.integers(value, what)
     if any(size < 0 for size in found):
@@ -128,7 +128,7 @@ def _reshape(call: OpCall, value: XlaOp, shape: XlaOp) -> XlaOp:
     if unknown:
         rest = prod(size for size in wanted if size != -1)
         if not rest:
-            call.fail(f"the size that -1 stands for in {wanted} could be any: other sizes are 0")
+            call.fail(f"shape is {wanted}: -1 could be any size, as another size is 0")
         wanted[unknown[0]] = value.shape.size // rest
     if prod(wanted) != value.shape.size:
         call.fail(f"an array of {list(value.dims)} cannot have the shape {wanted}")
@@ -136,8 +136,8 @@ def _reshape(call: OpCall, value: XlaOp, shape: XlaOp) -> XlaOp:
 
 
 def reshaped(value: XlaOp, dims: Sequence[int], free: int) -> XlaOp:
-    """The elements with other sizes; where sizes of the array are dynamic, the dimension `free` is
-    dynamic.
+    """Reshapes an array to the sizes `dims`. If the array has dynamic sizes, dimension `free` of the result
+    is dynamic.
     """
     if not any(value.shape.dynamic) or value.dims == tuple(dims):
         return ops.Reshape(value, dims)
@@ -151,7 +151,7 @@ def _squeeze(call: OpCall, value: XlaOp) -> XlaOp:
     dims, rank = value.dims, len(value.dims)
     gone = {call.axis(d, rank, "squeeze_dims") for d in call["squeeze_dims"]}
     if any(dims[d] != 1 for d in gone):
-        call.fail(f"dimensions {sorted(gone)} of {list(dims)} are to go, a size is not 1")
+        call.fail(f"dimensions {sorted(gone)} of shape {list(dims)} are not all of size 1")
     gone = gone or {d for d in range(rank) if dims[d] == 1}
     return ops.Reshape(value, [size for d, size in enumerate(dims) if d not in gone])
 
@@ -162,7 +162,7 @@ def _expand_dims(call: OpCall, value: XlaOp, dim: XlaOp) -> XlaOp:
 
 
 def expanded(value: XlaOp, axis: int) -> XlaOp:
-    """The array with an additional dimension of size 1."""
+    """The array with an additional dimension of size 1 before dimension `axis`."""
     return ops.Reshape(value, [*value.dims[:axis], 1, *value.dims[axis:]])
 
 
@@ -192,7 +192,7 @@ def _concat_v2(call: OpCall, values: list[XlaOp], axis: XlaOp) -> XlaOp:
 
 @lowering("ConcatOffset")
 def _concat_offset(call: OpCall, axis: XlaOp, shapes: list[XlaOp]) -> list[np.ndarray]:
-    """The start of each of several arrays in their concatenation."""
+    """The indices at which each of several arrays begins in their concatenation."""
     found = np.array([shape_operand(call, shape) for shape in shapes])
     place = call.axis(call.integer(axis, "concat_dim"), found.shape[1], "concat_dim")
     others = np.delete(found, place, 1)
@@ -221,12 +221,12 @@ def _split_v(call: OpCall, value: XlaOp, size_splits: XlaOp, axis: XlaOp) -> lis
     if parts.count(-1) == 1:
         parts[parts.index(-1)] = size - sum(parts) - 1
     if sum(parts) != size or min(parts) < 0:
-        call.fail(f"size_splits is {parts}, the sizes of dimension {place} add up to {size}")
+        call.fail(f"size_splits {parts} do not add up to {size}, the size of dimension {place}")
     return cut(value, parts, place)
 
 
 def cut(value: XlaOp, parts: Sequence[int], axis: int) -> list[XlaOp]:
-    """Splits an array into consecutive parts of these sizes."""
+    """Splits an array along an axis into consecutive parts of the sizes `parts`."""
     ends = np.cumsum(parts, dtype=int).tolist()
     return [ops.SliceInDim(value, end - size, end, 1, axis) for size, end in zip(parts, ends, strict=True)]
 
@@ -235,7 +235,7 @@ def cut(value: XlaOp, parts: Sequence[int], axis: int) -> list[XlaOp]:
 def _pack(call: OpCall, values: list[XlaOp]) -> XlaOp:
     axis = call.axis(call["axis"], len(values[0].dims) + 1)
     if len({value.dims for value in values}) > 1:
-        call.fail(f"shapes {[list(value.dims) for value in values]} differ")
+        call.fail(f"wanted operands of one shape, found {[list(value.dims) for value in values]}")
     return ops.ConcatInDim(call.builder, [expanded(value, axis) for value in values], axis)
 
 
@@ -327,7 +327,7 @@ def _broadcast_args(call: OpCall, left: XlaOp, right: XlaOp) -> np.ndarray:
 
 
 def _broadcast(call: OpCall, left: XlaOp, right: XlaOp) -> list[tuple[int, ...]]:
-    """Two shapes of equal rank, and the shape both are broadcast to."""
+    """The shapes in two operands, extended to equal rank, and the shape to which both are broadcast."""
     shapes = [shape_operand(call, left, "s0"), shape_operand(call, right, "s1")]
     whole = common_dims(*shapes)
     return [*((1,) * (len(whole) - len(shape)) + shape for shape in shapes), whole]
@@ -344,16 +344,18 @@ def _broadcast_gradient_args(call: OpCall, left: XlaOp, right: XlaOp) -> list[np
 
 @lowering("XlaBroadcastHelper")
 def _broadcast_helper(call: OpCall, left: XlaOp, right: XlaOp, dims: XlaOp) -> list[XlaOp]:
-    """Gives the array of lower rank the rank of the other one; its own dimensions become `broadcast_dims`."""
+    """Reshapes the operand of lower rank to the rank of the other: its dimensions become the dimensions
+    `broadcast_dims`.
+    """
     places = call.integers(dims, "broadcast_dims")
     small, large = (left, right) if len(left.dims) < len(right.dims) else (right, left)
     if not places:
         if len(left.dims) != len(right.dims) and small.dims:
-            call.fail(f"broadcast_dims is empty for {list(left.dims)} and {list(right.dims)}")
+            call.fail(f"broadcast_dims is empty, ranks differ: {list(left.dims)}, {list(right.dims)}")
         return [left, right]
     rank = len(large.dims)
     if len(places) != len(small.dims) or sorted(set(places)) != list(places) or not -1 < places[-1] < rank:
-        call.fail(f"broadcast_dims is {list(places)} for {list(left.dims)} and {list(right.dims)}")
+        call.fail(f"broadcast_dims {list(places)} does not fit {list(left.dims)}, {list(right.dims)}")
     sized = dict(zip(places, small.dims, strict=True))
     found = ops.Reshape(small, [sized.get(d, 1) for d in range(rank)])
     return [found, right] if small is left else [left, found]
@@ -366,14 +368,14 @@ def _fill(call: OpCall, dims: XlaOp, value: XlaOp) -> XlaOp:
 
 
 def full(call: OpCall, dims: Sequence[int], dtype: DType, number: float = 0) -> XlaOp:
-    """An array filled with one number."""
+    """An array of the sizes `dims` filled with one number."""
     return call.scope.constant(np.broadcast_to(np.array(number).astype(dtype.numpy), tuple(dims)))
 
 
 @lowering("ZerosLike", "OnesLike")
 def _filled_like(call: OpCall, value: GraphValue) -> GraphValue:
     if isinstance(value, TensorList):
-        return value.zeros() if call.node.op == "ZerosLike" else call.fail("a list has no OnesLike")
+        return value.zeros() if call.node.op == "ZerosLike" else call.fail("OnesLike of a list of tensors")
     found = full(call, value.dims, value.dtype, int(call.node.op == "OnesLike"))
     for d, size in enumerate(sizes(value)):
         found = found if isinstance(size, int) else ops.SetDimensionSize(found, size, d)
@@ -385,7 +387,7 @@ def _empty(call: OpCall, shape: XlaOp) -> XlaOp:
     return full(call, shape_operand(call, shape), call.dtype("dtype"))
 
 
-# Order.
+# Changing the order of elements.
 
 
 @lowering("Reverse")
@@ -422,7 +424,7 @@ def _one_hot(call: OpCall, indices: XlaOp, depth: XlaOp, on: XlaOp, off: XlaOp) 
     axis = call.axis(call["axis"], len(indices.dims) + 1)
     size = call.integer(depth, "depth")
     if size < 0 or on.dims or off.dims:
-        call.fail(f"depth is {size}, on_value and off_value are {list(on.dims)} and {list(off.dims)}")
+        call.fail(f"wanted scalars and depth >= 0, found {list(on.dims)}, {list(off.dims)} and {size}")
     if indices.dtype.bits < 32:
         indices = ops.ConvertElementType(indices, np.int32)
     dims = [*indices.dims[:axis], size, *indices.dims[axis:]]
@@ -433,6 +435,6 @@ def _one_hot(call: OpCall, indices: XlaOp, depth: XlaOp, on: XlaOp, off: XlaOp) 
 
 @lowering("DeviceIndex")
 def _device_index(call: OpCall) -> np.ndarray:
-    """The index of the device among names of devices; the number of names where it is not found."""
+    """The index of "CPU" in the attribute `device_names`; the number of names if it is missing."""
     names = call["device_names"]
     return np.array(names.index("CPU") if "CPU" in names else len(names), np.int32)

@@ -40,7 +40,7 @@ def _replica(call: OpCall) -> XlaOp:
 
 
 def _groups(call: OpCall, assignment: XlaOp) -> np.ndarray:
-    """The numbers of the replicas of each group, as rows."""
+    """The groups of replicas: a matrix with the numbers of a group's replicas in each row."""
     found = call.constant(assignment, "group_assignment")
     if found.ndim != 2 or not found.size:
         call.fail(f"group_assignment has shape {list(found.shape)}, wanted rows of replicas")
@@ -88,7 +88,7 @@ def _collective_reduce(
     return found / ops.ConvertElementType(size, value.dtype)
 
 
-# Transfers between programs: what has one name goes through one channel.
+# Transfers between programs: those with the same tensor name use the same channel.
 
 
 @lowering("XlaSend")
@@ -109,10 +109,10 @@ def _channel(call: OpCall) -> records.ChannelHandle:
 
 
 class Channel(Resource):
-    """A channel shared by transfers."""
+    """A channel that all transfers with the same tensor name use."""
 
 
-# Shardings: a program is for one device, so every array lies there as a whole.
+# Shardings: a program runs on one device, so every array must be whole there.
 
 
 @lowering("XlaSpmdFullToShardShape", "XlaSpmdShardToFullShape")
@@ -120,5 +120,5 @@ def _shard(call: OpCall, value: XlaOp) -> XlaOp:
     found = message(call, "manual_sharding", "OpSharding")
     tiles = found.get("tile_assignment_dimensions", ())
     if prod(tiles) != 1:
-        raise UnsupportedError(f"an array in {list(tiles)} tiles; programs are for one device")
+        raise UnsupportedError(f"manual_sharding has {list(tiles)} tiles, but programs run on one device")
     return value

@@ -28,15 +28,15 @@ def widened(value: XlaOp) -> XlaOp:
 
 
 def reduced(x: XlaOp, dims: Sequence[int], opcode: str) -> XlaOp:
-    """Combines the elements along dimensions by Add, Mul, Max, Min, And or Or; without elements, the neutral
-    element.
+    """Reduces an array over the dimensions `dims` by Add, Mul, Max, Min, And or Or. Without elements, the
+    result is the neutral element.
     """
     start = x.builder.constant(neutral(opcode, x.dtype))
     return ops.Reduce(x, start, combiner(opcode, x.dtype), list(dims))
 
 
 def neutral(opcode: str, dtype: DType) -> np.ndarray:
-    """The neutral element of an operation."""
+    """The neutral element of Add, Mul, Max, Min, And or Or for a type."""
     if opcode in ("Add", "Or"):
         return np.zeros((), dtype.numpy)
     if opcode in ("Mul", "And"):
@@ -56,7 +56,7 @@ def summed(value: XlaOp, dims: Sequence[int]) -> XlaOp:
 
 
 def taken(value: XlaOp, dim: int, places: np.ndarray) -> XlaOp:
-    """The parts of an array at known positions along a dimension, like `numpy.take`."""
+    """The slices of an array at the known positions `places` along a dimension, like `numpy.take`."""
     places = np.ascontiguousarray(places, np.int32)
     if len(places) == value.dims[dim] and np.array_equal(places, np.arange(len(places))):
         return value
@@ -67,8 +67,8 @@ def taken(value: XlaOp, dim: int, places: np.ndarray) -> XlaOp:
 
 
 def require(call: OpCall, truth: XlaOp, message: str) -> None:
-    """Refuses the node if a condition is known to be false; otherwise the program fails at run time where it
-    is false.
+    """Raises VerifyError if a condition is known to be false. If its value is not known, adds a check to the
+    program: a run in which the condition is false fails with the message.
     """
     known = call.scope.known(truth)
     if known is not None:
@@ -86,18 +86,18 @@ _RANKS = {0: "a scalar", 1: "a vector", 2: "a matrix"}
 
 
 def of_rank(call: OpCall, value: XlaOp, rank: int, what: str) -> None:
-    """Refuses an array of another rank."""
+    """Raises VerifyError unless an array has the rank `rank`; `what` is its name in the message."""
     if len(value.dims) != rank:
         call.fail(f"{what} has shape {list(value.dims)}, wanted {_RANKS.get(rank, f'{rank} dimensions')}")
 
 
 def of_dims(call: OpCall, value: XlaOp, dims: Sequence[int], what: str) -> None:
-    """Refuses an array of another shape."""
+    """Raises VerifyError unless an array has the sizes `dims`; `what` is its name in the message."""
     if value.dims != tuple(dims):
         call.fail(f"{what} has shape {list(value.dims)}, wanted {list(dims)}")
 
 
 def check_same_dims(call: OpCall, *values: XlaOp) -> None:
-    """Fails unless all values have the same sizes."""
+    """Raises VerifyError unless all arrays have the same sizes."""
     if len({value.dims for value in values}) > 1:
         call.fail(f"operands of one shape are wanted, found {', '.join(str(list(v.dims)) for v in values)}")

@@ -71,16 +71,18 @@ def _const(call: OpCall) -> np.ndarray:
     "CheckNumericsV2", "XlaSharding", "_ListToArray", "_ArrayToList",
 )  # fmt: skip
 def _identity(call: OpCall, value: GraphValue) -> GraphValue:
-    """Returns the value unchanged. As in XLA, numbers are not checked; an array is whole on one device."""
+    """Returns the value unchanged. As in XLA, CheckNumerics checks nothing, and a sharding changes nothing on
+    one device.
+    """
     return value
 
 
 @lowering("FakeParam")
 def _fake(call: OpCall) -> np.ndarray:
-    """A placeholder for a value that nothing uses."""
+    """Zeros, as a value that nothing uses."""
     dims = call["shape"]
     if dims is None or -1 in dims:
-        call.fail("the shape is not known")
+        call.fail("attribute 'shape' is not fully known")
     return np.broadcast_to(np.zeros((), call.dtype("dtype").numpy), dims)
 
 
@@ -88,7 +90,7 @@ def _fake(call: OpCall) -> np.ndarray:
     "NoOp", "ControlTrigger", "_Retval", "Assert", "DestroyResourceOp", "TensorArrayCloseV3", "StackCloseV2"
 )
 def _nothing(call: OpCall, *operands: GraphValue) -> None:
-    """Does nothing. As in XLA, assertions are not checked; resources end with the program."""
+    """Does nothing. As in XLA, assertions are not checked; resources are released when the program ends."""
 
 
 @lowering("PartitionedCall", "StatefulPartitionedCall")
@@ -98,7 +100,7 @@ def _partitioned_call(call: OpCall, values: list[GraphValue]) -> list[GraphValue
 
 @lowering("ToBool")
 def _truth(call: OpCall, value: XlaOp) -> XlaOp:
-    """The truth of a value: whether a scalar is not zero, or an array has elements."""
+    """The truth value of an array: whether a scalar is not zero, or another array has elements."""
     if value.dims:
         return call.scope.constant(np.asarray(value.shape.size > 0))
     return value if value.dtype.is_pred else ops.Ne(value, 0)

@@ -1,7 +1,8 @@
 """Convolutions and their gradients.
 
-A filter is [spatial..., features of the input / groups, features of the output]; that of a depthwise
-convolution, [spatial..., features, multiplier], is one of as many groups as the input has features.
+A filter has the dimensions [spatial..., features of the input / groups, features of the output]. The filter
+of a depthwise convolution, [spatial..., features, multiplier], is treated as a filter with as many groups as
+the input has features.
 """
 
 from __future__ import annotations
@@ -40,12 +41,16 @@ _FusedConv2D: input:T filter:T args:TArgs host_args:num_host_args*f32 TArgs=type
     strides=ints padding=all_edges explicit_paddings=ints?[] data_format=vectors?NHWC
     filter_format=string{HWIO,OIHW,OIHW_VECT_I}?HWIO dilations=ints?[] fused_ops=list(string)?[] -> output:T
 """
-"""(`use_cudnn_on_gpu` is left out: it says nothing here. No dilations are 1 for each dimension.)"""
+"""(The attribute `use_cudnn_on_gpu` is left out, as it has no meaning here. Empty dilations mean 1 for each
+dimension.)
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class FilteredConvolution:
-    """A convolution with a filter of `filter_dims`, in `groups`; `output`: the sizes of the result."""
+    """A convolution in `groups` groups with a filter of the sizes `filter_dims`; `output`: the sizes of the
+    result.
+    """
 
     form: windows.ImageFormat
     filter_dims: tuple[int, ...]
@@ -55,10 +60,12 @@ class FilteredConvolution:
 
 
 def _convolution(call: OpCall, dims: Sequence[int], filter_dims: Sequence[int]) -> FilteredConvolution:
-    """The convolution that the attributes describe; a depthwise filter is converted to a grouped one."""
+    """The convolution that the attributes describe, checked; a depthwise filter is converted to a grouped
+    one.
+    """
     rank = len(filter_dims)
     if len(dims) != rank or rank < 3 or min(*dims, *filter_dims) < 0:
-        call.fail(f"an input of shape {list(dims)} and a filter of shape {list(filter_dims)}")
+        call.fail(f"an input of shape {list(dims)} does not fit a filter of {list(filter_dims)}")
     form = windows.format_of(call["data_format"], rank)
     dilations = windows.numbers_of(call, call["dilations"] or (1,) * rank, rank, "dilations")
     strides = windows.numbers_of(call, call["strides"], rank, "strides")
@@ -67,11 +74,11 @@ def _convolution(call: OpCall, dims: Sequence[int], filter_dims: Sequence[int]) 
     features = dims[form.features]
     if call.node.op.startswith("Depthwise"):
         if filter_dims[-2] != features:
-            call.fail(f"a filter of shape {list(filter_dims)} for {features} features")
+            call.fail(f"a filter of shape {list(filter_dims)} does not fit {features} features")
         filter_dims = (*filter_dims[:-2], 1, prod(filter_dims[-2:]))
     groups = features // max(filter_dims[-2], 1)
     if groups * filter_dims[-2] != features or (groups and filter_dims[-1] % groups):
-        call.fail(f"a filter of shape {list(filter_dims)} for {features} features")
+        call.fail(f"a filter of shape {list(filter_dims)} does not fit {features} features")
     sizes, output = [1] * rank, list(dims)
     for d, size in zip(form.spatial, filter_dims[:-2], strict=True):
         sizes[d] = size
@@ -127,7 +134,7 @@ def _conv_any(call: OpCall, x: XlaOp, kernel: XlaOp) -> XlaOp:
     batch = call["batch_dims"]
     if batch < 1 or len(kernel.dims) not in (4, 5) or len(x.dims) != len(kernel.dims) + batch - 1:
         found = f"batch_dims={batch}, a filter of shape {list(kernel.dims)}"
-        call.fail(f"an input of shape {list(x.dims)}, {found}")
+        call.fail(f"an input of shape {list(x.dims)} does not fit {found}")
     images = ops.Reshape(x, (prod(x.dims[:batch]), *x.dims[batch:]))
     form = windows.format_of(call["data_format"], len(images.dims))
     groups = images.dims[form.features] // max(kernel.dims[-2], 1)
@@ -141,7 +148,7 @@ def _conv_any(call: OpCall, x: XlaOp, kernel: XlaOp) -> XlaOp:
 def _input_gradient(call: OpCall, sizes: XlaOp, kernel: XlaOp, gradient: XlaOp) -> XlaOp:
     _of_rank(call, gradient, "out_backprop")
     dims = call.integers(sizes, "input_sizes")
-    if len(dims) == 2 and len(kernel.dims) == 4:  # the sizes of images only
+    if len(dims) == 2 and len(kernel.dims) == 4:  # input_sizes has only the spatial sizes
         images, features = gradient.dims[0], kernel.dims[2]
         is_last = call["data_format"] == "NHWC"
         dims = (images, *dims, features) if is_last else (images, features, *dims)
@@ -187,10 +194,10 @@ def _filter_gradient(call: OpCall, x: XlaOp, sizes: XlaOp, gradient: XlaOp) -> X
     return ops.Reshape(found, dims)
 
 
-# Convolutions with what follows them.
+# Convolutions fused with the operations after them.
 
 _FILTERS = {"HWIO": (0, 1, 2, 3), "OIHW": (2, 3, 1, 0)}
-"""The order of a filter's dimensions that makes it [height, width, input, output]."""
+"""By the format of a filter, the permutation that makes its dimensions [height, width, input, output]."""
 
 
 def _filter(call: OpCall, kernel: XlaOp) -> XlaOp:
@@ -209,10 +216,10 @@ def _fused(call: OpCall, x: XlaOp, kernel: XlaOp, args: list[XlaOp], scales: lis
     """activation(scale * convolution + bias + side_scale * side), rounded to 8-bit integers."""
     names = call["fused_ops"]
     if x.dtype is not S8:
-        raise UnsupportedError(f"a fused convolution of {x.dtype.name}, wanted s8")
+        raise UnsupportedError(f"the input of a fused convolution is {x.dtype.name}, wanted s8")
     if len(args) != 2 or len(scales) != 2 or names[:1] != ("BiasAdd",) or names[1:] not in ((), ("Relu",)):
         given = f"{len(args)} arrays and {len(scales)} scales"
-        raise UnsupportedError(f"the fused operations {', '.join(names)} with {given}")
+        raise UnsupportedError(f"unsupported fused operations {', '.join(names)} with {given}")
     bias, side = args
     vectors = x.dims[-1] if call["data_format"] == windows.VECTORS else 0
     if vectors:

@@ -1,4 +1,4 @@
-"""Diagonals of matrices: their parts, matrices made of them, bands."""
+"""Operations on the diagonals of matrices: extracts diagonals, makes matrices of them, cuts out bands."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ MatrixSetDiagV3: input:T diagonal:T k:i32 align=sides?RIGHT_LEFT -> output:T
 
 @dataclass(frozen=True, slots=True)
 class Band:
-    """The diagonals `low` to `high` of a matrix, 0 the main one, positive ones above. As an array they are
-    rows, the highest diagonal first, padded to the length of the longest; `align` says at which end of its
-    row a shorter diagonal is, above and below the main one.
+    """The diagonals `low` to `high` of a matrix; number 0 is the main diagonal, positive numbers are above
+    it. In an array of diagonals, each is a row, the highest first, padded to the length of the longest.
+    `align` says at which end of its row a shorter diagonal is, above and below the main one.
     """
 
     low: int
@@ -53,18 +53,20 @@ class Band:
 
     @property
     def dims(self) -> tuple[int, ...]:
-        """The sizes of the array of diagonals: a vector where it is one."""
+        """The sizes of the array of diagonals; a single diagonal is a vector."""
         return (self.longest,) if self.count == 1 else (self.count, self.longest)
 
     def offset(self, diagonal: XlaOp) -> XlaOp:
-        """The position in its row at which each diagonal begins."""
+        """The index in its row of the array at which each diagonal begins."""
         length = ops.Min(ops.Min(diagonal, 0) + self.rows, self.columns - ops.Max(diagonal, 0))
         room = self.longest - length
         above, below = (room if side == "RIGHT" else room * 0 for side in self.align.split("_"))
         return ops.Select(diagonal >= 0, above, below)
 
     def of_matrix(self, call: OpCall) -> tuple[XlaOp, XlaOp]:
-        """For each element of a matrix its position in the array of diagonals, and whether it has one."""
+        """For each element of a matrix, its flat index in the array of diagonals, and whether it is in the
+        array.
+        """
         shape = Shape(S32, (self.rows, self.columns))
         row, column = (ops.Iota(call.builder, shape, d) for d in range(2))
         diagonal = column - row
@@ -72,7 +74,9 @@ class Band:
         return place, (diagonal >= self.low) & (diagonal <= self.high)
 
     def of_diagonals(self, call: OpCall) -> tuple[XlaOp, XlaOp]:
-        """For each element of the array of diagonals its position in the matrix, and whether it has one."""
+        """For each element of the array of diagonals, its flat index in the matrix, and whether it is in the
+        matrix.
+        """
         shape = Shape(S32, (self.count, self.longest))
         number, place = (ops.Iota(call.builder, shape, d) for d in range(2))
         diagonal = self.high - number
@@ -83,32 +87,36 @@ class Band:
 
 
 def _band(call: OpCall, k: XlaOp | None, rows: int, columns: int) -> Band:
-    """The band that an operand `k` names, checked."""
+    """The band of diagonals that the operand `k` selects, by default the main diagonal. Checks it against the
+    size of the matrices.
+    """
     numbers = call.integers(k, "k") if k is not None else (0,)
     if len(numbers) not in (1, 2) or numbers[0] > numbers[-1]:
         call.fail(f"k is {list(numbers)}, wanted one diagonal, or the lowest and the highest one")
     band = Band(numbers[0], numbers[-1], rows, columns, call.attributes.get("align", "LEFT_LEFT"))
     if any(number and not -rows < number < columns for number in numbers):
-        call.fail(f"k is {list(numbers)} for matrices of {rows} rows and {columns} columns")
+        call.fail(f"k is {list(numbers)}, outside of matrices of {rows} rows and {columns} columns")
     return band
 
 
 def _matrix_dims(call: OpCall, value: XlaOp) -> tuple[int, int]:
     if len(value.dims) < 2:
-        call.fail(f"it has shape {list(value.dims)}, wanted matrices")
+        call.fail(f"the operand has shape {list(value.dims)}, wanted matrices")
     rows, columns = value.dims[-2:]
     return rows, columns
 
 
 def _picked(value: XlaOp, rank: int, place: XlaOp, there: XlaOp, other: XlaOp) -> XlaOp:
-    """The elements of the last `rank` dimensions at these places; elements of `other` where there is none."""
+    """Elements of the last `rank` dimensions, which are flattened: the element at `place` where `there` is
+    true, else the element of `other`.
+    """
     outer = value.dims[: len(value.dims) - rank]
     flat = ops.Reshape(value, [*outer, prod(value.dims[len(outer) :])])
     found = take(flat, place, len(outer))
     return ops.Select(spread(there, found.dims), found, other)
 
 
-# Parts.
+# Diagonals of matrices.
 
 
 @lowering("MatrixDiagPart", "BatchMatrixDiagPart", "MatrixDiagPartV2", "MatrixDiagPartV3")
@@ -124,24 +132,26 @@ def _tensor_part(call: OpCall, value: XlaOp) -> XlaOp:
     """The elements of an array whose first half of indices equals the second half."""
     half = len(value.dims) // 2
     if not half or value.dims[:half] != value.dims[half:]:
-        call.fail(f"it has shape {list(value.dims)}, wanted one with equal halves")
+        call.fail(f"the operand has shape {list(value.dims)}, wanted equal halves")
     size = prod(value.dims[:half])
     return ops.Reshape(_part(call, ops.Reshape(value, [size, size])), value.dims[:half])
 
 
-# Matrices.
+# Matrices made of diagonals.
 
 
 @lowering("MatrixDiag", "BatchMatrixDiag")
 def _matrix(call: OpCall, value: XlaOp) -> XlaOp:
     if not value.dims:
-        call.fail("it is a scalar, wanted diagonals")
+        call.fail("the operand is a scalar, wanted diagonals")
     band = _band(call, None, value.dims[-1], value.dims[-1])
     return _of_band(call, value, band, ops.Zero(call.builder, value.dtype))
 
 
 def _of_band(call: OpCall, value: XlaOp, band: Band, other: XlaOp) -> XlaOp:
-    """Matrices with these diagonals; the other elements come from `other`, matrices or a number."""
+    """Matrices with the diagonals `value`; their other elements come from `other`, which is matrices or a
+    scalar.
+    """
     outer = other.dims[:-2] if other.dims else value.dims[: len(value.dims) - len(band.dims)]
     of_dims(call, value, [*outer, *band.dims], "diagonal")
     return _picked(value, len(band.dims), *band.of_matrix(call), other)
@@ -157,7 +167,7 @@ def _tensor(call: OpCall, value: XlaOp) -> XlaOp:
 def _matrix_v2(call: OpCall, value: XlaOp, k: XlaOp, rows: XlaOp, columns: XlaOp, other: XlaOp) -> XlaOp:
     numbers = call.integers(k, "k")
     if not value.dims or len(numbers) not in (1, 2):
-        call.fail(f"the diagonals have shape {list(value.dims)}, k is {list(numbers)}")
+        call.fail(f"diagonals of shape {list(value.dims)} do not fit k, which is {list(numbers)}")
     longest = value.dims[-1]
     least = longest - min(numbers[-1], 0), longest + max(numbers[0], 0)
     height, width = call.integer(rows, "num_rows"), call.integer(columns, "num_cols")

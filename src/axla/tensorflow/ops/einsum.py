@@ -1,4 +1,4 @@
-"""Einsum: sums of products by an equation of labels, "abc,acd->abd"; "..." stands for leading dimensions."""
+"""Einsum: sums of products by an equation of labels, "abc,acd->abd"; "..." means any number of dimensions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ XlaEinsum: a:T b:T equation=string -> product:T
 """
 _DOTS = "..."
 Labels = list[str]
-"""A label for each dimension: a letter, or "...0" for the last dimension that "..." stands for."""
+"""A label for each dimension: a letter, or "...0" for the last dimension of "...", "...1" for the one before
+it.
+"""
 LabeledOperand = tuple[XlaOp, Labels]
 
 
@@ -29,13 +31,13 @@ def _einsum(call: OpCall, *given: Any) -> XlaOp:
     for text, value in zip(inputs, values, strict=True):
         count = len(value.dims) - len(text.replace(_DOTS, ""))
         if count < 0 or (count and _DOTS not in text):
-            call.fail(f"'{text}' stands for an operand of shape {list(value.dims)}")
+            call.fail(f"'{text}' does not fit an operand of shape {list(value.dims)}")
         wide = max(wide, count)
         operands.append(_unrepeated(call, value, _labels(text, count)))
     labels = _labels(result, wide)
     _check(call, operands, labels)
     if wide and _DOTS not in result:
-        call.fail(f"the result '{result}' has no '...', which stands for {wide} dimensions of the operands")
+        call.fail(f"the result '{result}' has no '...', but operands have {wide} dimensions for it")
     unique = list(dict.fromkeys(labels))
     if len(operands) == 2:
         left, right = operands
@@ -53,7 +55,7 @@ def _texts(call: OpCall, count: int) -> list[str]:
     if not arrow or "->" in result or "," in result:
         call.fail(f"the equation '{equation}' is not of the form 'inputs->result'")
     if len(inputs) != count or count > 2:
-        call.fail(f"'{equation}' has {len(inputs)} operands, there are {count}; 1 or 2 are allowed")
+        call.fail(f"'{equation}' has {len(inputs)} operands, found {count}; 1 or 2 are allowed")
     for text in (*inputs, result):
         letters = text.replace(_DOTS, "", 1)
         if letters and not (letters.isalpha() and letters.isascii()):
@@ -62,19 +64,19 @@ def _texts(call: OpCall, count: int) -> list[str]:
 
 
 def _labels(text: str, count: int) -> Labels:
-    """The labels of subscripts whose "..." stands for `count` dimensions."""
+    """The labels of the subscripts of an operand, in which "..." has `count` dimensions."""
     before, dots, after = text.partition(_DOTS)
     return [*before, *(f"{_DOTS}{n}" for n in reversed(range(count if dots else 0))), *after]
 
 
 def _unrepeated(call: OpCall, value: XlaOp, labels: Labels) -> LabeledOperand:
-    """An operand with each label once: of repeated labels, the diagonal is taken."""
+    """An operand in which each label occurs once: the diagonal over dimensions with the same label."""
     for label in [label for label in dict.fromkeys(labels) if labels.count(label) > 1]:
         places = [d for d, found in enumerate(labels) if found == label]
         rest = [d for d, found in enumerate(labels) if found != label]
         sizes = {value.dims[d] for d in places}
         if len(sizes) > 1:
-            call.fail(f"'{label}' stands for dimensions of sizes {sorted(sizes)} of one operand")
+            call.fail(f"'{label}' labels dimensions of sizes {sorted(sizes)} of one operand")
         flat = ops.Collapse(ops.Transpose(value, rest + places), range(len(rest), len(labels)))
         step = _step(max(sizes), len(places))
         value = ops.SliceInDim(flat, 0, flat.dims[-1], step, len(rest))
@@ -83,7 +85,7 @@ def _unrepeated(call: OpCall, value: XlaOp, labels: Labels) -> LabeledOperand:
 
 
 def _step(size: int, count: int) -> int:
-    """The distance between elements of the diagonal, in an array with `count` dimensions of a size."""
+    """The distance between elements of the diagonal of a flat array with `count` dimensions of one size."""
     return sum(size**n for n in range(count))
 
 
@@ -93,7 +95,7 @@ def _check(call: OpCall, operands: Sequence[LabeledOperand], result: Labels) -> 
         for label, size in zip(labels, value.dims, strict=True):
             other = sizes.setdefault(label, size)
             if other != size and not (label.startswith(_DOTS) and 1 in (other, size)):
-                call.fail(f"'{label}' stands for dimensions of sizes {other} and {size}")
+                call.fail(f"'{label}' labels dimensions of sizes {other} and {size}")
     for label in result:
         if label not in sizes:
             call.fail(f"the result has the label '{label}', which no operand has")
@@ -126,7 +128,9 @@ def _squeezed(value: XlaOp, labels: Labels, other: LabeledOperand) -> LabeledOpe
 
 
 def _repeated(value: XlaOp, unique: Sequence[str], labels: Labels) -> XlaOp:
-    """The result for repeated labels: zero where their indices differ."""
+    """The result with repeated labels: `value` on the diagonal of dimensions with the same label, zero
+    elsewhere.
+    """
     gaps = [_step(size, labels.count(x)) - 1 for x, size in zip(unique, value.dims, strict=True)]
     found = ops.Pad(value, 0, [(0, 0, gap) for gap in gaps])
     places = [label for label in unique for _ in range(labels.count(label))]

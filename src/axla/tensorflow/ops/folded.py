@@ -13,16 +13,20 @@ from axla.core.dtypes import BF16, F16, F32, F64, DType
 from axla.hlo.random_bits import philox
 
 MOST_BYTES = 10 << 20
-"""TensorFlow folds no greater results."""
+"""The size in bytes of the largest result that TensorFlow folds."""
 _LIMIT = 2.0
 _PER_COUNTER = 4
-"""Words that a counter gives. Truncated numbers come in groups, of as many as one counter makes."""
+"""The number of 32-bit words that a counter generates. Truncated numbers are generated in groups, each of as
+many numbers as the words of one counter make.
+"""
 _SKIPPED, _USED = 64, 8
-"""Counters from one group to the next for each number of it, and those of a group that are used."""
+"""For truncated numbers: the distance in counters between groups, for each number of a group; and the number
+of counters that a group uses.
+"""
 
 
 def numbers(name: str, dtype: DType, dims: Sequence[int], key: np.ndarray, counter: np.ndarray) -> np.ndarray:
-    """The numbers of a distribution, for a key of one 64-bit word and a counter of two."""
+    """The numbers of the distribution `name`. The key has one 64-bit word, the counter has two."""
     width = 2 if dtype is F64 else 1
     size = _PER_COUNTER // width
     groups = np.arange(-(-prod(dims) // size), dtype=np.uint64)
@@ -39,7 +43,7 @@ def numbers(name: str, dtype: DType, dims: Sequence[int], key: np.ndarray, count
 
 
 def _words(key: np.ndarray, counter: np.ndarray, by: np.ndarray) -> np.ndarray:
-    """The random words for counters that are `by` larger."""
+    """The random 32-bit words for the counters `counter + by`."""
     low = counter[0] + by
     high = counter[1] + (low < counter[0]).astype(np.uint64)
     parts = [part.view(np.uint32).reshape(-1, 2).T for part in (low, high, key)]

@@ -30,12 +30,12 @@ RGBToHSV HSVToRGB: images:T T=type?DT_FLOAT -> output:T
 """
 
 
-# Other sizes.
+# Resizing.
 
 
 class ResizePositions(NamedTuple):
-    """The sources of the elements of a resized dimension: `low` and `high` are old positions, `weight` is the
-    weight of the element at `high` (zero where only `low` counts).
+    """For each element of a resized dimension, its sources: the positions `low` and `high` in the old
+    dimension, and the weight of the element at `high`; the element at `low` has 1 minus this weight.
     """
 
     low: np.ndarray
@@ -67,7 +67,8 @@ def _nearest(call: OpCall, old: int, new: int) -> ResizePositions:
 
 
 _LARGEST = 1 << 18
-"""Rows or columns of resized images: where each comes from is computed here."""
+"""The largest number of rows or columns of a resized image. The positions of their sources become constants.
+"""
 
 
 def _places(call: OpCall, old: Sequence[int], new: Sequence[int]) -> list[ResizePositions]:
@@ -75,9 +76,9 @@ def _places(call: OpCall, old: Sequence[int], new: Sequence[int]) -> list[Resize
     if call["align_corners"] and call["half_pixel_centers"]:
         call.fail("align_corners and half_pixel_centers exclude each other")
     if len(old) != 2 or len(new) != 2 or min(*old, *new) < 1:
-        call.fail(f"images of size {list(old)} to {list(new)}, wanted positive heights and widths")
+        call.fail(f"images are resized from {list(old)} to {list(new)}, wanted positive heights and widths")
     if max(new) > _LARGEST:
-        call.fail(f"images of size {list(new)}, more than {_LARGEST} rows or columns")
+        call.fail(f"images of size {list(new)} have more than {_LARGEST} rows or columns")
     kind = _nearest if "Nearest" in call.node.op else _bilinear
     return [kind(call, a, b) for a, b in zip(old, new, strict=True)]
 
@@ -101,7 +102,9 @@ def _resized(call: OpCall, images: XlaOp, size: XlaOp) -> XlaOp:
 
 @lowering("ResizeBilinearGrad", "ResizeNearestNeighborGrad")
 def _resized_grad(call: OpCall, gradient: XlaOp, images: XlaOp) -> XlaOp:
-    """Distributes the gradient of each new element to its sources; `images` gives the old size, or is it."""
+    """Adds the gradient of each new element to those of its sources. `images` has the old size; for nearest
+    neighbours it is the old size.
+    """
     of_rank(call, gradient, 4, "grads")
     is_nearest = "Nearest" in call.node.op
     old = call.integers(images, "size") if is_nearest else images.dims[1:3]
@@ -118,7 +121,9 @@ def _resized_grad(call: OpCall, gradient: XlaOp, images: XlaOp) -> XlaOp:
 
 
 def _put_back(value: XlaOp, dim: int, size: int, at: ResizePositions) -> XlaOp:
-    """For each position along a dimension, the weighted sum of the elements that come from it."""
+    """For each position along a dimension of the size `size`, the weighted sum of the elements of which it is
+    a source.
+    """
     indices, updates = at.low, value
     if np.any(at.weight):
         weight = ops.ConvertElementType(value.builder.constant(at.weight), value.dtype)
@@ -137,7 +142,7 @@ def _put_back(value: XlaOp, dim: int, size: int, at: ResizePositions) -> XlaOp:
 
 @lowering("ExtractImagePatches")
 def _patches(call: OpCall, images: XlaOp) -> XlaOp:
-    """The elements of the window at each position, as features."""
+    """The elements of the window at each position, as the features of one element of the result."""
     of_rank(call, images, 4, "images")
     form = format_of("NHWC", 4)
     given = [numbers_of(call, call[name], 4, name) for name in ("ksizes", "strides", "rates")]
@@ -159,7 +164,7 @@ def _patches(call: OpCall, images: XlaOp) -> XlaOp:
 
 
 def _channels(call: OpCall, images: XlaOp) -> list[XlaOp]:
-    """The three channels of images, the last dimension."""
+    """The red, green and blue (or hue, saturation and value) channels, slices of the last dimension."""
     if not images.dims or images.dims[-1] != 3:
         call.fail(f"images of shape {list(images.dims)}, wanted 3 channels")
     return [images[..., k : k + 1] for k in range(3)]
@@ -198,12 +203,14 @@ def _converted(call: OpCall, images: XlaOp) -> XlaOp:
 
 def _check_images(call: OpCall, images: XlaOp, factor: XlaOp) -> None:
     if len(images.dims) < 3 or factor.dims:
-        call.fail(f"images of shape {list(images.dims)} and a factor of shape {list(factor.dims)}")
+        call.fail(f"wanted images and a scalar, found shapes {list(images.dims)} and {list(factor.dims)}")
 
 
 @lowering("AdjustHue", "AdjustSaturation")
 def _adjusted(call: OpCall, images: XlaOp, factor: XlaOp) -> XlaOp:
-    """The hue rotated by a fraction of the circle, or the saturation scaled."""
+    """Rotates the hue by a fraction of the circle (AdjustHue), or multiplies the saturation
+    (AdjustSaturation).
+    """
     _check_images(call, images, factor)
     hue, saturation, value = _hsv(*_channels(call, widened(images)))
     if call.node.op == "AdjustHue":

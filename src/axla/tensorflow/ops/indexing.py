@@ -40,17 +40,17 @@ DataFormatDimMap DataFormatVecPermute: x:T T=type?DT_INT32 src_format=string?NHW
 """
 
 
-# Gathers. What lies outside is moved to the nearest place inside.
+# Gathers: indices out of range are clamped to the nearest valid index.
 
 
 def places_of(indices: XlaOp) -> XlaOp:
-    """Indices of at least 32 bits: narrower types cannot hold the size of an array."""
+    """Indices converted to at least 32 bits: narrower types cannot hold the size of an array."""
     return ops.ConvertElementType(indices, np.int32) if indices.dtype.bits < 32 else indices
 
 
 def take(value: XlaOp, indices: XlaOp, axis: int, batch: int = 0) -> XlaOp:
-    """The parts of an array at positions along an axis; the dimensions of the indices replace the axis. The
-    first `batch` dimensions of both correspond.
+    """The slices of an array at `indices` along an axis; the dimensions of the indices replace the axis. The
+    first `batch` dimensions are batch dimensions of both arrays.
     """
     rank, extra = len(value.dims), len(indices.dims) - batch
     kept = [d for d in range(rank) if d != axis and d >= batch]
@@ -58,7 +58,7 @@ def take(value: XlaOp, indices: XlaOp, axis: int, batch: int = 0) -> XlaOp:
     batches = list(range(batch))
     found = GatherDimensionNumbers(dims, [axis], [axis], len(indices.dims), batches, batches)
     windows = [size if d in kept else 1 for d, size in enumerate(value.dims)]
-    if 0 in value.dims:  # nothing to take, and what a place would hold is 0
+    if 0 in value.dims:  # no element can be gathered: the result is zeros
         whole = [*value.dims[:axis], *indices.dims[batch:], *value.dims[axis + 1 :]]
         return ops.Broadcast(ops.Zero(value.builder, value.dtype), whole)
     return ops.Gather(value, places_of(indices), found, windows)
@@ -105,19 +105,19 @@ def _resource_gather_nd(call: OpCall, variable: Variable, indices: XlaOp) -> Xla
 
 
 def _depth(call: OpCall, value: XlaOp, indices: XlaOp) -> int:
-    """The number of dimensions of an array that the rows of `indices` address."""
+    """The size of the rows of `indices`: the number of leading dimensions of `value` that a row indexes."""
     if not indices.dims or indices.dims[-1] > len(value.dims):
-        call.fail(f"indices has shape {list(indices.dims)} for an array of {len(value.dims)} dimensions")
+        call.fail(f"indices has shape {list(indices.dims)}, too wide for {len(value.dims)} dimensions")
     return indices.dims[-1]
 
 
 @lowering("ReverseSequence")
 def _reverse_sequence(call: OpCall, value: XlaOp, lengths: XlaOp) -> XlaOp:
-    """Reverses the first part of each sequence, of the given length."""
+    """Reverses the first elements of each sequence, as many as its length says."""
     rank = len(value.dims)
     batch, axis = call.axis(call["batch_dim"], rank), call.axis(call["seq_dim"], rank)
     if batch == axis or lengths.dims != (value.dims[batch],):
-        call.fail(f"seq_lengths has shape {list(lengths.dims)} for {list(value.dims)}, batch_dim {batch}")
+        call.fail(f"seq_lengths {list(lengths.dims)} does not fit {list(value.dims)}, batch_dim {batch}")
     order = [batch, axis, *(d for d in range(rank) if d not in (batch, axis))]
     rows = ops.Transpose(value, order)
     shape = Shape(lengths.dtype, rows.dims[:2])
@@ -126,11 +126,11 @@ def _reverse_sequence(call: OpCall, value: XlaOp, lengths: XlaOp) -> XlaOp:
     return ops.Transpose(take(rows, place, 1, 1), np.argsort(order).tolist())
 
 
-# Scatters. What lies outside is dropped.
+# Scatters: updates at indices out of range are dropped.
 
 
 def combined(dtype: DType, kind: str) -> object:
-    """The computation that combines an element with an update: Add, Max ... or Update."""
+    """The computation that combines an element with an update: Add, Sub, Mul, Div, Max, Min or Update."""
     if kind == "Update":
         builder = XlaBuilder("update")
         _, new = (builder.parameter(k, Shape(dtype), "xy"[k]) for k in range(2))
@@ -151,7 +151,9 @@ def scattered(target: XlaOp, indices: XlaOp, updates: XlaOp, kind: str) -> XlaOp
 
 @lowering(*(f"TensorScatter{kind}" for kind in ("Add", "Sub", "Max", "Min", "Update")))
 def _scatter(call: OpCall, target: XlaOp, indices: XlaOp, updates: XlaOp, kind: str = "") -> XlaOp:
-    """An array with updates applied, after checks; the end of the operation's name gives the kind."""
+    """Checks shapes and applies updates to an array. The kind of the update is the end of the operation's
+    name.
+    """
     depth = _depth(call, target, indices)
     wanted = (*indices.dims[:-1], *target.dims[depth:])
     if not updates.dims:
@@ -184,7 +186,7 @@ def _sparse_to_dense(call: OpCall, indices: XlaOp, shape: XlaOp, values: XlaOp, 
     count = indices.dims[0] if indices.dims else 1
     rows = indices if len(indices.dims) == 2 else ops.Reshape(indices, (count, 1))
     if default.dims or rows.dims[1] != len(dims):
-        call.fail(f"sparse_indices has shape {list(indices.dims)}, default_value {list(default.dims)}")
+        call.fail(f"sparse_indices {list(indices.dims)}, default_value {list(default.dims)} do not fit")
     return _scatter(call, ops.Broadcast(default, dims), rows, values, "Update")
 
 
@@ -195,7 +197,7 @@ def _invert(call: OpCall, value: XlaOp) -> XlaOp:
     return scattered(ops.ZerosLike(value), rows, places, "Update")
 
 
-# The best of rows.
+# Top-k.
 
 
 @lowering("TopK", "TopKV2")
@@ -233,7 +235,7 @@ def _places(call: OpCall, source: str, target: str) -> list[int]:
 
 @lowering("DataFormatDimMap")
 def _dim_map(call: OpCall, value: XlaOp) -> XlaOp:
-    """Numbers of dimensions converted to another data format."""
+    """Converts the numbers of dimensions from one data format to another."""
     found = _places(call, call["dst_format"], call["src_format"])
     table = call.scope.constant(np.array(found, value.dtype.numpy))
     return take(table, (value + len(found)) % len(found), 0)
@@ -241,10 +243,12 @@ def _dim_map(call: OpCall, value: XlaOp) -> XlaOp:
 
 @lowering("DataFormatVecPermute")
 def _vec_permute(call: OpCall, value: XlaOp) -> XlaOp:
-    """A vector with an entry per dimension (or spatial dimension only) permuted to another data format."""
+    """Permutes a vector with an entry per dimension (or per spatial dimension) from one data format to
+    another.
+    """
     source, target = call["src_format"], call["dst_format"]
     if value.dims[:1] == (len(source) - 2,):
         source, target = (f.translate(str.maketrans("", "", "NC")) for f in (source, target))
     if value.dims not in ((len(source),), (len(source), 2)):
-        call.fail(f"it has shape {list(value.dims)} for formats {source!r} and {target!r}")
+        call.fail(f"the operand's shape {list(value.dims)} does not fit {source!r} and {target!r}")
     return take(value, call.scope.constant(np.array(_places(call, source, target))), 0)

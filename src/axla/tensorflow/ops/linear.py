@@ -1,4 +1,6 @@
-"""Matrices (the last two dimensions; leading ones are batch dimensions) and Fourier transforms."""
+"""Operations on matrices (in the last two dimensions; leading ones are batch dimensions) and Fourier
+transforms.
+"""
 
 from __future__ import annotations
 
@@ -51,13 +53,13 @@ def _adjoint(value: XlaOp) -> XlaOp:
 
 
 def _index(value: XlaOp, dimension: int) -> XlaOp:
-    """The index along a dimension for each element."""
+    """For each element of an array, its index along a dimension."""
     return ops.Iota(value.builder, Shape(S32, value.dims), dimension)
 
 
 @lowering("Cholesky")
 def _cholesky(call: OpCall, value: XlaOp) -> XlaOp:
-    """The lower factors, with zeros above the diagonal."""
+    """The lower Cholesky factors, with zeros above the diagonal."""
     _check_matrices(call, value, square=True)
     found, rank = ops.Cholesky(value, True), len(value.dims)
     is_kept = ops.Ge(_index(found, rank - 2), _index(found, rank - 1))
@@ -84,7 +86,7 @@ def _svd(call: OpCall, value: XlaOp) -> Sequence[XlaOp | np.ndarray]:
 
 @lowering("SelfAdjointEigV2", "XlaSelfAdjointEig")
 def _self_adjoint_eig(call: OpCall, value: XlaOp) -> Sequence[XlaOp]:
-    """The eigenvalues, and the eigenvectors whether or not the node uses them."""
+    """The eigenvalues and the eigenvectors; the latter also if the node does not use them."""
     _check_matrices(call, value, square=True)
     v, w = ops.Eigh(value, call.attributes.get("lower", True))
     return ops.ConvertElementType(w, value.dtype), v
@@ -102,18 +104,18 @@ def _solved(matrix: XlaOp, right: XlaOp, lower: bool, adjoint: bool = False) -> 
 
 def _check_sides(call: OpCall, matrix: XlaOp, right: XlaOp) -> None:
     if len(right.dims) < 2 or right.dims[-2] != matrix.dims[-1]:
-        call.fail(f"matrices of shape {list(matrix.dims)} do not fit right sides of {list(right.dims)}")
+        call.fail(f"matrices of {list(matrix.dims)} do not fit right-hand sides of {list(right.dims)}")
 
 
 @lowering("MatrixInverse", "MatrixSolve")
 def _solve(call: OpCall, matrix: XlaOp, *right: XlaOp) -> XlaOp:
-    """The solutions for right-hand sides, or the inverse, by QR."""
+    """The inverse of a matrix, or the solutions for right-hand sides, computed by a QR decomposition."""
     _check_matrices(call, matrix, square=True)
     for side in right:
         _check_sides(call, matrix, side)
         if matrix.dims[:-2] != side.dims[:-2]:
             found = f"{list(matrix.dims)} and {list(side.dims)}"
-            call.fail(f"{found} have other dimensions before the last two")
+            call.fail(f"shapes {found} differ in the dimensions before the last two")
     q, r = ops.QR(_adjoint(matrix) if call["adjoint"] else matrix, False)
     sides = _adjoint(q)
     if right:
@@ -153,7 +155,7 @@ def _determinant(call: OpCall, value: XlaOp) -> Sequence[XlaOp]:
 
 
 def _combined(opcode: str, value: XlaOp) -> XlaOp:
-    """The elements along the last dimension, combined by an operation."""
+    """Reduces the last dimension by an operation, such as Add."""
     return reduced(value, [len(value.dims) - 1], opcode)
 
 
@@ -162,7 +164,9 @@ def _combined(opcode: str, value: XlaOp) -> XlaOp:
 
 @lowering("TridiagonalMatMul")
 def _tridiagonal_product(call: OpCall, upper: XlaOp, main: XlaOp, lower: XlaOp, right: XlaOp) -> XlaOp:
-    """The product of tridiagonal matrices, each diagonal given as a row of `n` numbers, with others."""
+    """The products of tridiagonal matrices with the matrices `right`. Each diagonal is given as a row of `n`
+    numbers.
+    """
     dims = right.dims
     _check_matrices(call, right)
     for diagonal in (upper, main, lower):
@@ -184,7 +188,7 @@ def _tridiagonal_solve(call: OpCall, diagonals: XlaOp, right: XlaOp) -> XlaOp:
     dims, size = right.dims, right.dims[-2]
     of_dims(call, diagonals, (*dims[:-2], 3, size), "diagonals")
     if call["partial_pivoting"] and call["perturb_singular"]:
-        raise UnsupportedError("matrices that are singular are not perturbed")
+        raise UnsupportedError("attribute 'perturb_singular' is not supported")
     if not right.shape.size:
         return right
     row = len(dims) - 2
@@ -251,8 +255,8 @@ def _with_row(value: XlaOp, number: XlaOp, row: XlaOp) -> XlaOp:
 
 @lowering(*(f"{kind}FFT{size}" for kind in ("", "I", "R", "IR") for size in ("", "2D", "3D")))
 def _fft(call: OpCall, value: XlaOp, *lengths: XlaOp) -> XlaOp:
-    """Elements beyond the given lengths are cut off; there must be at least as many as the lengths ask
-    for.
+    """Transforms the last dimensions. Elements beyond the sizes in `fft_length` are cut off; a dimension must
+    have at least as many elements as the transform needs.
     """
     name, _, size = call.node.op.removesuffix("D").partition("FFT")
     kind, rank = ops.FftType[f"{name}FFT"], int(size or 1)
@@ -270,7 +274,7 @@ def _fft(call: OpCall, value: XlaOp, *lengths: XlaOp) -> XlaOp:
         wanted = size // 2 + 1 if halved and size else size
         place = first + number
         if value.dims[place] < wanted:
-            call.fail(f"dimension {place} of {list(value.dims)} has to have at least {wanted} elements")
+            call.fail(f"dimension {place} of {list(value.dims)} must have at least {wanted} elements")
         value = ops.SliceInDim(value, 0, wanted, 1, place)
     if not all(sizes):
         last = sizes[-1] if inverse or not sizes[-1] else sizes[-1] // 2 + 1

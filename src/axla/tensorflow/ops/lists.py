@@ -1,4 +1,4 @@
-"""Lists of tensors."""
+"""Operations on lists of tensors."""
 
 from __future__ import annotations
 
@@ -54,22 +54,24 @@ TensorListElementShape: input_handle:variant shape_type=i32_i64 -> element_shape
 """
 
 
-# Lists that begin.
+# Creating lists.
 
 
 def element_of(call: OpCall, attribute: str, dims: Sequence[int] | None) -> Shape | None:
-    """The shape of elements with their type and sizes; None where a size is unknown, or for lists."""
+    """The shape of elements with the type in an attribute and the sizes `dims`; None if a size is unknown, or
+    if the elements are lists.
+    """
     dtype = DTYPES.get(call[attribute])
     return None if dtype is None or dims is None or -1 in dims else Shape(dtype, dims)
 
 
 def _element(call: OpCall, dims: XlaOp | None) -> Shape | None:
-    """The shape of elements that an operand gives, with -1 for unknown sizes; None where it is unknown."""
+    """The shape of elements whose sizes an operand holds, -1 for unknown ones; None if it is unknown."""
     found = None if dims is None else call.scope.known(dims)
     if found is None or (not found.ndim and found < 0):
         return None
     if not found.ndim:
-        call.fail("the shape of elements is not a vector")
+        call.fail("element_shape is neither a vector nor -1")
     return element_of(call, "element_dtype", [int(size) for size in found])
 
 
@@ -87,25 +89,25 @@ def _reserve(call: OpCall, shape: XlaOp, count: XlaOp) -> TensorList:
 def reserved(call: OpCall, count: int, element: Shape | None) -> TensorList:
     """A list of `count` zeros."""
     if count < 0:
-        call.fail(f"a list of {count} elements")
+        call.fail(f"a list cannot have {count} elements")
     return empty(call.builder, ListType(count, element, count, False))
 
 
 @lowering("TensorListFromTensor")
 def list_of(call: OpCall, tensor: XlaOp, shape: XlaOp | None = None) -> TensorList:
-    """The parts of an array along its first dimension."""
+    """A list of the slices of an array along its first dimension."""
     if not tensor.dims:
-        call.fail("a scalar has no parts that a list could have")
+        call.fail("a scalar cannot be split into the elements of a list")
     count, *dims = tensor.dims
     return TensorList(ListType(count, Shape(tensor.dtype, dims), count, False), [tensor])
 
 
 @lowering("TensorListSplit")
 def split(call: OpCall, tensor: XlaOp, shape: XlaOp | None, lengths: XlaOp) -> TensorList:
-    """Consecutive pieces of an array, all of the same length."""
+    """A list of consecutive slices of an array, which must all have the same length."""
     sizes = call.integers(lengths, "the lengths")
     if not tensor.dims or sum(sizes) != tensor.dims[0] or any(size < 0 for size in sizes):
-        call.fail(f"lengths {list(sizes)} of an array with shape {list(tensor.dims)}")
+        call.fail(f"lengths {list(sizes)} do not fit an array of shape {list(tensor.dims)}")
     if len(set(sizes)) > 1:
         raise UnsupportedError(f"elements of a list have lengths {list(sizes)}: they must be equal")
     return list_of(call, ops.Reshape(tensor, (len(sizes), *sizes[:1], *tensor.dims[1:])))
@@ -131,7 +133,7 @@ def _scatter_into(call: OpCall, value: TensorList, tensor: XlaOp, indices: XlaOp
 
 
 def grown(call: OpCall, value: TensorList, indices: XlaOp) -> TensorList:
-    """A list enlarged to include all indices, where these are known."""
+    """A list enlarged to include all indices, if the indices and the length of the list are known."""
     known, length = call.scope.known(indices), value.type.length
     if known is None or not known.size or length is None:
         return value
@@ -141,9 +143,9 @@ def grown(call: OpCall, value: TensorList, indices: XlaOp) -> TensorList:
 def scattered(
     call: OpCall, value: TensorList, indices: XlaOp, tensor: XlaOp, *, adds: bool = False
 ) -> TensorList:
-    """A list with the parts of an array stored at indices, or added to the elements there."""
+    """A list with slices of an array as its elements at `indices`, or with `adds` added to these elements."""
     if len(indices.dims) != 1 or tensor.dims[:1] != indices.dims:
-        call.fail(f"indices of shape {list(indices.dims)} for an array of shape {list(tensor.dims)}")
+        call.fail(f"indices of shape {list(indices.dims)} do not fit an array of {list(tensor.dims)}")
     value = _with_element(call, value, Shape(tensor.dtype, tensor.dims[1:]))
     (buffer,) = value.buffers()
     rows = ops.Reshape(indices, (*indices.dims, 1))
@@ -152,7 +154,7 @@ def scattered(
 
 
 def _with_element(call: OpCall, value: TensorList, element: Shape) -> TensorList:
-    """A list with the shape of its elements set; refused where it had another one."""
+    """A list with the shape of its elements set; VerifyError if it had another shape."""
     found = value.type.element
     if found is not None and found != element:
         call.fail(f"the elements of the list are {shown(found)}, found {shown(element)}")
@@ -164,12 +166,12 @@ def _with_element(call: OpCall, value: TensorList, element: Shape) -> TensorList
 
 @lowering("TensorListPushBack")
 def pushed(call: OpCall, value: TensorList, item: XlaOp | TensorList) -> TensorList:
-    """A list with one more element."""
+    """A list with `item` as one more element at the end."""
     length, builder = value.type.length, call.builder
     if length == value.type.room or (length is None and not value.type.sealed):
         if value.type.sealed:
             if length or call.scope.outer is None:
-                call.fail(f"a list that has {length} elements can have no more")
+                call.fail(f"the list is full, it has {length} elements")
             return _never_written(call, value, item)
         value = value.with_room(builder, value.type.room + 1)
     last = value.length(builder) if length is None else length
@@ -178,7 +180,9 @@ def pushed(call: OpCall, value: TensorList, item: XlaOp | TensorList) -> TensorL
 
 
 def _same(call: OpCall, value: TensorList, item: XlaOp | TensorList) -> bytes | None:
-    """The bytes of the elements of a list with one more, if all are equal and known."""
+    """The bytes that all elements of a list have after `item` was pushed; None if they may differ or are
+    unknown.
+    """
     if not isinstance(item, XlaOp) or item.shape.size > MOST_EMBEDDED:
         return None
     known = call.scope.known(item)
@@ -212,7 +216,7 @@ def popped(call: OpCall, value: TensorList, shape: XlaOp | None = None) -> list[
 
 
 def _filled(call: OpCall, value: TensorList, element: Shape | None) -> TensorList:
-    """A list that can be read: elements never written are zeros."""
+    """A list with a known element shape, so that it can be read. Elements never written are zeros."""
     if value.type.element is not None:
         return value
     if element is None:
@@ -225,12 +229,12 @@ def _set_item(call: OpCall, value: TensorList, index: XlaOp, item: XlaOp | Tenso
     if call["resize_if_index_out_of_bounds"]:
         value = grown(call, value, index)
         if not value.type.room and call.scope.known(index) is None:
-            raise UnsupportedError("the list grows by indices that are not known")
+            raise UnsupportedError("the list grows to hold an index that is not constant")
     return written(call, value, index, item)
 
 
 def written(call: OpCall, value: TensorList, index: XlaOp, item: XlaOp | TensorList) -> TensorList:
-    """A list with the element at an index replaced."""
+    """A list with `item` as the element at an index."""
     place = _place(call, value, index)
     if not value.type.room:
         return _never_written(call, value, item)
@@ -244,7 +248,9 @@ def _never_written(call: OpCall, value: TensorList, item: XlaOp | TensorList) ->
 
 
 def _check_runs(call: OpCall, message: str) -> None:
-    """Refuses a node that would fail, except in loops and branches, which may never run it."""
+    """Raises VerifyError for a node that would fail whenever it runs. Inside loops and branches it does
+    nothing, as they may never run the node.
+    """
     if call.scope.outer is None:
         call.fail(message)
 
@@ -254,7 +260,7 @@ def _place(call: OpCall, value: TensorList, index: XlaOp) -> int | XlaOp:
     known = call.scope.known(index)
     length = value.type.room if value.type.length is None else value.type.length
     if not value.type.room or (known is not None and not 0 <= int(known) < length):
-        _check_runs(call, f"the index is {'not known' if known is None else known}, the list has {length}")
+        _check_runs(call, f"index {'not known' if known is None else known}, the list has size {length}")
     return index if known is None else int(known)
 
 
@@ -281,12 +287,12 @@ def _resize(call: OpCall, value: TensorList, size: XlaOp) -> TensorList:
 
 
 def with_length(call: OpCall, value: TensorList, count: int) -> TensorList:
-    """A list with a known number of elements, padded with zeros."""
+    """A list cut or padded with zeros to a known number of elements."""
     length = value.type.length
     if count < 0:
-        call.fail(f"a list of {count} elements")
+        call.fail(f"a list cannot have {count} elements")
     if length is None:
-        raise UnsupportedError("the number of elements of a list that changes its size is not known")
+        raise UnsupportedError("the number of elements of the resized list is not known")
     if count == length:
         return value
     cut = value.fitted(call.builder, replace(value.type, room=min(length, count)))
@@ -309,12 +315,12 @@ def _concat_lists(call: OpCall, one: TensorList, other: TensorList) -> TensorLis
 
 
 def stacked(call: OpCall, value: TensorList, element: Shape | None) -> XlaOp:
-    """The elements as one array. Where their number is unknown and the program gave the room, all elements
-    that there is room for.
+    """The elements as one array. If their number is not known and the list is sealed, these are as many
+    elements as the list has capacity for.
     """
     value = _filled(call, value, element)
     if not isinstance(value.type.element, Shape):
-        call.fail("the elements of the list are lists")
+        call.fail("the elements of the list are lists, wanted arrays")
     length = value.type.length
     if length is None and not value.type.sealed:
         raise UnsupportedError("the number of elements of the list is not known")
@@ -326,7 +332,7 @@ def stacked(call: OpCall, value: TensorList, element: Shape | None) -> XlaOp:
 def _stack(call: OpCall, value: TensorList, shape: XlaOp) -> XlaOp:
     found = stacked(call, value, _element(call, shape))
     if call["num_elements"] not in (-1, found.dims[0]):
-        call.fail(f"num_elements is {call['num_elements']}, the list has {found.dims[0]}")
+        call.fail(f"num_elements is {call['num_elements']}, the list has {found.dims[0]} elements")
     return found
 
 
@@ -353,7 +359,7 @@ def _concat(call: OpCall, value: TensorList) -> list[object]:
 
 
 def concatenated(call: OpCall, value: XlaOp) -> list[object]:
-    """The elements concatenated, and their lengths."""
+    """Concatenates the elements of a stacked list; also returns their lengths."""
     if len(value.dims) < 2:
         call.fail("the elements are scalars, wanted arrays")
     count, size, *rest = value.dims

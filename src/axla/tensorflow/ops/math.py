@@ -69,7 +69,7 @@ ClipByValue: t:T clip_value_min:T clip_value_max:T -> output:T
 """
 
 
-# Functions of one element, or of elements of two arrays, which are broadcast.
+# Elementwise functions of one array, or of two arrays that are broadcast to one shape.
 
 
 def _round(x: XlaOp) -> XlaOp:
@@ -97,7 +97,7 @@ def _angle(x: XlaOp) -> XlaOp:
 
 
 def _floor_div(x: XlaOp, y: XlaOp) -> XlaOp:
-    """The quotient, rounded down unless complex; dividing an integer by 0 gives -1, or -2 if it is
+    """The quotient, rounded down unless it is complex. A signed integer divided by 0 is -1, or -2 if it is
     negative.
     """
     if x.dtype.is_float:
@@ -137,7 +137,7 @@ def _times_log1p(x: XlaOp, y: XlaOp) -> XlaOp:
     return x * ops.Log1p(y)
 
 
-# Gradients, by the results y of the functions.
+# Gradients, computed from the results y of the functions.
 
 
 def _tanh_grad(y: XlaOp, dy: XlaOp) -> XlaOp:
@@ -174,7 +174,7 @@ _ZERO_AT_ZERO = {
     "DivNoNan": 1, "MulNoNan": 1, "Xdivy": 0, "Xlogy": 0, "Xlog1py": 0, "SqrtGrad": 1, "RsqrtGrad": 1,
     "ReciprocalGrad": 1, "InvGrad": 1,
 }  # fmt: skip
-"""The operand that makes a function 0 where it is 0."""
+"""The number of an operand; where this operand is 0, the result of the operation is 0."""
 
 
 @lowering(*_FUNCTIONS)
@@ -185,7 +185,7 @@ def _function(call: OpCall, *operands: XlaOp) -> XlaOp:
     return found if place is None else ops.Select(operands[place] == 0, ops.ZerosLike(found), found)
 
 
-# Others of one or two operands.
+# Other operations with one or two operands.
 
 
 @lowering("_UnaryOpsComposition")
@@ -199,7 +199,9 @@ def _composition(call: OpCall, x: XlaOp) -> XlaOp:
 
 @lowering("Equal", "NotEqual")
 def _equal(call: OpCall, x: XlaOp, y: XlaOp) -> XlaOp | np.ndarray:
-    """Without `incompatible_shape_error`, arrays with incompatible shapes compare as not equal: a scalar."""
+    """Compares elements. For arrays with incompatible shapes the result is a scalar, "not equal"; with
+    `incompatible_shape_error`, a VerifyError is raised.
+    """
     is_equal = call.node.op == "Equal"
     try:
         x, y = matched(x, y)
@@ -238,12 +240,12 @@ def _cross(call: OpCall, a: XlaOp, b: XlaOp) -> XlaOp:
 
 
 def _turned(value: XlaOp, places: int) -> XlaOp:
-    """An array with its last dimension rotated: it begins at another position."""
+    """An array whose last dimension is rotated, so that it begins at index `places`."""
     pieces = [value[..., places:], value[..., :places]]
     return ops.ConcatInDim(value.builder, pieces, len(value.dims) - 1)
 
 
-# Types.
+# Conversions of types.
 
 
 @lowering("Cast")
@@ -253,7 +255,7 @@ def _cast(call: OpCall, value: XlaOp) -> XlaOp:
         return value != 0
     if call["Truncate"] and wanted.is_float and value.dtype.is_float:
         count = value.dtype.finfo.nmant - wanted.finfo.nmant
-        if count > 0:  # the last digits of the mantissas are cut off
+        if count > 0:  # clears the mantissa bits that the result type does not have
             words = np.dtype(f"uint{value.dtype.bits}")
             mask = np.array((1 << value.dtype.bits) - (1 << count), words)
             value = ops.BitcastConvertType(ops.BitcastConvertType(value, words) & mask, value.dtype)
@@ -265,23 +267,25 @@ def _bitcast(call: OpCall, value: XlaOp) -> XlaOp:
     found, wanted = value.dtype.bits, call.dtype("type").bits
     if found < wanted and value.dims[-1:] != (wanted // found,):
         call.fail(
-            f"{wanted // found} elements make one of {call['type']}: wanted this as the size of the last "
-            f"dimension, found shape {list(value.dims)}"
+            f"{wanted // found} elements become one of {call['type']}: the last dimension must have this "
+            f"size, found shape {list(value.dims)}"
         )
     return ops.BitcastConvertType(value, call.dtype("type"))
 
 
-# Choices.
+# Selection.
 
 
 @lowering("Select")
 def _select(call: OpCall, condition: XlaOp, x: XlaOp, y: XlaOp) -> XlaOp:
-    """A scalar condition selects one array, a vector rows, an array elements."""
+    """Selects elements of `x` where the condition is true, else of `y`. A scalar condition selects a whole
+    array, a vector rows.
+    """
     check_same_dims(call, x, y)
     if condition.dims and condition.dims == x.dims[:1]:
         condition = ops.BroadcastInDim(condition, x.dims, [0])
     elif condition.dims not in ((), x.dims):
-        call.fail(f"a condition of shape {list(condition.dims)} for operands of shape {list(x.dims)}")
+        call.fail(f"a condition of shape {list(condition.dims)} does not fit shape {list(x.dims)}")
     return ops.Select(spread(condition, x.dims), x, y)
 
 

@@ -27,7 +27,9 @@ LeakyRelu: features:T alpha=float?0.2 T=type?DT_FLOAT -> activations:T
 ReluGrad Relu6Grad EluGrad SeluGrad SoftplusGrad SoftsignGrad: gradients:T features:T -> backprops:T
 LeakyReluGrad: gradients:T features:T alpha=float?0.2 T=type?DT_FLOAT -> backprops:T
 """
-"""(`grad_x` and `a_is_sparse` are left out: they say nothing here. EluGrad and SeluGrad take the results.)"""
+"""(The attributes `grad_x` and `a_is_sparse` are left out, as they have no meaning here. The operand
+`features` of EluGrad and SeluGrad is the result of Elu or Selu.)
+"""
 
 _SELU_SCALE, _SELU_ALPHA = 1.0507009873554805, 1.7580993408473769
 """The factors for positive numbers and for negative ones."""
@@ -37,8 +39,8 @@ _SELU_SCALE, _SELU_ALPHA = 1.0507009873554805, 1.7580993408473769
 
 
 def _product(x: XlaOp, y: XlaOp, flipped: tuple[bool, bool], dtype: object = None) -> XlaOp:
-    """Products of matrices in the last two dimensions; `flipped`: those to be transposed first. The leading
-    dimensions are broadcast.
+    """Products of the matrices in the last two dimensions. `flipped`: whether `x` and `y` are transposed
+    first. The leading dimensions are broadcast.
     """
     if len(x.dims) < 2 or len(y.dims) < 2:
         raise VerifyError(f"shapes {list(x.dims)} and {list(y.dims)}, wanted matrices")
@@ -49,7 +51,7 @@ def _product(x: XlaOp, y: XlaOp, flipped: tuple[bool, bool], dtype: object = Non
     right = len(y.dims) - (1 if flipped[1] else 2)
     if x.dims[left] != y.dims[right]:
         raise VerifyError(
-            f"shapes {list(x.dims)} and {list(y.dims)}: {x.dims[left]} columns for {y.dims[right]} rows"
+            f"{list(x.dims)} and {list(y.dims)} do not match: {x.dims[left]} columns, {y.dims[right]} rows"
         )
     same = list(range(len(y.dims) - 2))
     numbers = (([left], [right]), (same, same))
@@ -68,7 +70,7 @@ def _matmul(call: OpCall, a: XlaOp, b: XlaOp) -> XlaOp:
 @lowering("BatchMatMul", "BatchMatMulV2", "BatchMatMulV3")
 def _batch_matmul(call: OpCall, x: XlaOp, y: XlaOp) -> XlaOp:
     if call.node.op == "BatchMatMul" and x.dims[:-2] != y.dims[:-2]:
-        call.fail(f"shapes {list(x.dims)} and {list(y.dims)}, wanted as many matrices in both")
+        call.fail(f"shapes {list(x.dims)} and {list(y.dims)}, wanted equal leading dimensions")
     flipped = (call["adj_x"], call["adj_y"])
     wanted = call.dtype("Tout") if call.node.op == "BatchMatMulV3" else x.dtype
     types = {value.dtype for value in (x, y)}
@@ -94,13 +96,13 @@ def _features(call: OpCall, value: XlaOp) -> int:
     """The feature dimension, along which a bias is added."""
     rank, is_first = len(value.dims), call["data_format"].startswith("NC")
     if rank < 2 + is_first:
-        call.fail(f"shape {list(value.dims)}, wanted at least {2 + is_first} dimensions")
+        call.fail(f"the operand has shape {list(value.dims)}, wanted at least {2 + is_first} dimensions")
     return 1 if is_first else rank - 1
 
 
 @lowering("BiasAdd", "BiasAddV1")
 def bias_add(call: OpCall, value: XlaOp, bias: XlaOp) -> XlaOp:
-    """A vector added along the features."""
+    """Adds a vector along the feature dimension."""
     dim = _features(call, value)
     of_dims(call, bias, value.dims[dim : dim + 1], "bias")
     return ops.Add(value, bias, [dim])
@@ -112,7 +114,7 @@ def _bias_add_grad(call: OpCall, gradient: XlaOp) -> XlaOp:
     return summed(gradient, [d for d in range(len(gradient.dims)) if d != dim])
 
 
-# Functions of neurons.
+# Activation functions.
 
 
 def _relu(_: OpCall, x: XlaOp) -> XlaOp:

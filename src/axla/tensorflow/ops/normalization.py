@@ -51,7 +51,7 @@ SparseSoftmaxCrossEntropyWithLogits: features:T labels:Tlabels Tlabels=type?DT_I
 """
 
 
-# Batches.
+# Batch normalization.
 
 
 def _features(call: OpCall, x: XlaOp, *vectors: XlaOp) -> int:
@@ -69,8 +69,8 @@ def _batch_norm(
     side: Sequence[XlaOp] = (),
 ) -> list[XlaOp | np.ndarray]:  # fmt: skip
     """(x - mean) / sqrt(variance + epsilon) * scale + offset. In training, mean and variance are those of
-    `x`, and the given ones are running averages, which results 1 and 2 continue. Otherwise the factors that
-    all elements of a feature share are computed once.
+    `x`, and the operands `mean` and `variance` are running averages, whose new values are results 1 and 2.
+    Otherwise the factor of each feature is computed once for all elements.
     """
     dim, dtype, image_dtype = _features(call, x, scale, offset), scale.dtype, x.dtype
     scale, offset, mean, variance = (widened(value) for value in (scale, offset, mean, variance))
@@ -90,7 +90,9 @@ def _batch_norm(
 def _trained(
     call: OpCall, dim: int, x: XlaOp, scale: XlaOp, offset: XlaOp, mean: XlaOp, variance: XlaOp
 ) -> list[XlaOp]:
-    """The result, the running averages of mean and variance, and mean and variance of this batch."""
+    """For training: the result, the new running averages of mean and variance, and mean and variance of this
+    batch.
+    """
     y, now, spread = ops.BatchNormTraining(x, scale, offset, call["epsilon"], dim)
     count = prod(x.dims) // max(x.dims[dim], 1)
     unbiased = spread * (count / max(count - 1, 1))
@@ -105,7 +107,7 @@ def _activated(call: OpCall, y: XlaOp, side: Sequence[XlaOp]) -> XlaOp:
     """The operations after a fused normalization: the addition of another array, and Relu."""
     mode = call.attributes.get("activation_mode", "Identity")
     if len(side) > 1 or mode not in ("Identity", "Relu"):
-        raise UnsupportedError(f"activation_mode is {mode} with {len(side)} side inputs")
+        raise UnsupportedError(f"activation_mode {mode} with {len(side)} side inputs is not supported")
     for value in side:
         y = y + value
     return ops.Max(y, ops.ZerosLike(y)) if mode == "Relu" else y
@@ -194,7 +196,7 @@ def _softmax(call: OpCall, x: XlaOp) -> XlaOp:
 
 
 def _cross_entropy(x: XlaOp, labels: XlaOp) -> list[XlaOp]:
-    """The sums of -label * log(softmax), and their gradient with respect to the logits."""
+    """For each row, the sum of -label * log(softmax), and its gradient with respect to the logits."""
     shifted, powers, sums = _exponentials(widened(x))
     labels = widened(labels)
     lost = labels * -ops.Sub(shifted, ops.Log(sums), [0])
@@ -212,10 +214,12 @@ def _softmax_cross_entropy(call: OpCall, x: XlaOp, labels: XlaOp) -> list[XlaOp]
 
 @lowering("SparseSoftmaxCrossEntropyWithLogits")
 def _sparse_cross_entropy(call: OpCall, x: XlaOp, labels: XlaOp) -> list[XlaOp]:
-    """Labels outside of the classes give rows of NaN."""
+    """The cross entropy for labels that are class numbers, and its gradient. A label that is not a class
+    number makes its row NaN.
+    """
     of_rank(call, x, 2, "the logits")
     if labels.dims != x.dims[:1] or not x.dims[1]:
-        call.fail(f"labels of shape {list(labels.dims)} for logits of shape {list(x.dims)}")
+        call.fail(f"labels of shape {list(labels.dims)} do not fit logits of shape {list(x.dims)}")
     places = ops.Iota(call.builder, Shape(labels.dtype, x.dims), 1)
     one_hot = ops.ConvertElementType(ops.Eq(places, labels, [0]), F32 if x.dtype.bits < 64 else x.dtype)
     is_class = (labels >= 0) & (labels < x.dims[1])

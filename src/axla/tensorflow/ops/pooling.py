@@ -37,12 +37,12 @@ AvgPool3DGrad: orig_input_shape:i32 grad:T ksize=ints strides=ints padding=edges
 
 
 def _windows(call: OpCall, dims: Sequence[int], sizes: Sequence[XlaOp] = ()) -> list[windows.WindowSteps]:
-    """The window of each dimension; `sizes` are the operands ksize and strides, or None where they are
+    """The window of each dimension. `sizes` are the operands ksize and strides; it is empty if they are
     attributes.
     """
     rank = 5 if "3D" in call.node.op else 4
     if len(dims) != rank:
-        call.fail(f"images of shape {list(dims)}, wanted {rank} dimensions")
+        call.fail(f"the images have shape {list(dims)}, wanted {rank} dimensions")
     given = [call.integers(size, "ksize or strides") for size in sizes] or [call["ksize"], call["strides"]]
     size = windows.numbers_of(call, given[0], rank, "ksize")
     strides = windows.numbers_of(call, given[1], rank, "strides")
@@ -58,12 +58,12 @@ def _over_windows(
     )  # fmt: skip
 
 
-# The largest number.
+# Maximum pooling.
 
 
 @lowering("MaxPool", "MaxPoolV2", "MaxPool3D")
 def _max_pool(call: OpCall, x: XlaOp, *sizes: XlaOp) -> XlaOp:
-    """NaN counts as the lowest number, as in XLA's own compiler."""
+    """The maximum of each window. NaN counts as the lowest number, as in XLA's own compiler."""
     vectors = call["data_format"] == windows.VECTORS
     images = windows.joined_vectors(call, x) if vectors else x
     steps, least = _windows(call, images.dims, sizes), lowest(images)
@@ -78,7 +78,9 @@ def _max_pool(call: OpCall, x: XlaOp, *sizes: XlaOp) -> XlaOp:
     "MaxPoolGradGrad", "MaxPoolGradGradV2", "MaxPool3DGradGrad",
 )  # fmt: skip
 def _max_pool_grad(call: OpCall, x: XlaOp, y: XlaOp, gradient: XlaOp, *sizes: XlaOp) -> XlaOp:
-    """The gradient of each window goes to its first largest element, or (GradGrad) is taken from there."""
+    """Adds the gradient of each window to the first largest element of the window. For GradGrad: the gradient
+    at the first largest element of each window.
+    """
     steps, is_second = _windows(call, x.dims, sizes), "GradGrad" in call.node.op
     of_dims(call, y, [s.count for s in steps], "orig_output")
     of_dims(call, gradient, x.dims if is_second else y.dims, "grad")
@@ -99,11 +101,13 @@ def _first_largest(x: XlaOp, other: XlaOp, steps: list[windows.WindowSteps]) -> 
     return _over_windows([x, other], [lowest(x), ops.Zero(x.builder, x.dtype)], chosen, steps)[1]
 
 
-# Averages.
+# Average pooling.
 
 
 def _mean(call: OpCall, value: XlaOp, dims: Sequence[int], steps: list[windows.WindowSteps]) -> XlaOp:
-    """Sums divided by the number of elements that each window has within images of shape `dims`."""
+    """Divides the sums of windows by the number of elements that each window has inside images of shape
+    `dims`.
+    """
     counts = np.ones((), np.int64)
     for size, s in zip(dims, steps, strict=True):
         begin = call.numbers(s.count) * s.stride - s.low

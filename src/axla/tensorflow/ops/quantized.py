@@ -59,7 +59,7 @@ UniformQuantizedConvolution: lhs:Tin rhs:Tin {_SCALES} Tin=type Tout=type window
 """
 
 
-# Floats, rounded to as many steps as integers of some bits have, so that one of them is zero.
+# Fake quantization: floats rounded to the steps of integers with some bits; one of the steps is zero.
 
 
 def _steps(call: OpCall, low: XlaOp, high: XlaOp) -> tuple[XlaOp, XlaOp, XlaOp]:
@@ -73,10 +73,12 @@ def _steps(call: OpCall, low: XlaOp, high: XlaOp) -> tuple[XlaOp, XlaOp, XlaOp]:
 
 
 def _limits(call: OpCall, x: XlaOp, given: Sequence[XlaOp]) -> Sequence[XlaOp]:
-    """The limits of a range: attributes, scalars, or one for each channel in the last dimension."""
+    """The limits of a range: attributes, operands that are scalars, or vectors with a limit for each channel,
+    which are in the last dimension.
+    """
     if not given:
         if not call["min"] < call["max"]:
-            call.fail(f"attribute 'min' is {call['min']}, 'max' {call['max']}: wanted a smaller number first")
+            call.fail(f"attribute 'min' is {call['min']}, 'max' {call['max']}: wanted min < max")
         return [call.builder.constant(np.float32(call[name])) for name in ("min", "max")]
     is_by_channel = "PerChannel" in call.node.op
     if is_by_channel and not x.dims:
@@ -100,8 +102,9 @@ def _fake(call: OpCall, x: XlaOp, *given: XlaOp) -> XlaOp:
     "FakeQuantWithMinMaxVarsPerChannelGradient",
 )  # fmt: skip
 def _fake_grad(call: OpCall, gradient: XlaOp, x: XlaOp, *given: XlaOp) -> Sequence[XlaOp]:
-    """The gradient where numbers were in the range; for limits that are operands, its sums where numbers were
-    below and above. An empty range at zero contains all numbers.
+    """The gradient, zero where a number was outside of the range. If the limits are operands, also their
+    gradients: the sums of the gradient where numbers were below, and where they were above. An empty range at
+    zero contains all numbers.
     """
     check_same_dims(call, gradient, x)
     low, high = _limits(call, x, given)
@@ -119,7 +122,9 @@ def _fake_grad(call: OpCall, gradient: XlaOp, x: XlaOp, *given: XlaOp) -> Sequen
 
 
 def _axis(call: OpCall, dims: Sequence[int], name: str = "axis") -> int:
-    """The dimension that has a scale for each index, -1 for a single scale."""
+    """The number, in the attribute `name`, of the dimension in which each index has its own scale; -1 for a
+    single scale.
+    """
     axis = call[name]
     if not -1 <= axis < len(dims):
         call.fail(f"attribute {name!r} is {axis}, wanted -1 to {len(dims) - 1}")
@@ -127,7 +132,9 @@ def _axis(call: OpCall, dims: Sequence[int], name: str = "axis") -> int:
 
 
 def _along(call: OpCall, value: XlaOp, dims: Sequence[int], axis: int) -> XlaOp:
-    """A number for all elements, or one for each index along the axis, broadcast to the shape `dims`."""
+    """Broadcasts a scale, zero point or limit to the shape `dims`: one number, or one for each index along
+    the axis.
+    """
     if axis < 0 and value.shape.size == 1:
         return spread(ops.Reshape(value, []), dims)
     if axis < 0 or value.dims != (dims[axis],):
@@ -138,8 +145,8 @@ def _along(call: OpCall, value: XlaOp, dims: Sequence[int], axis: int) -> XlaOp:
 
 @lowering("QuantizeAndDequantizeV2", "QuantizeAndDequantizeV3", "QuantizeAndDequantizeV4")
 def _there_and_back(call: OpCall, x: XlaOp, low: XlaOp, high: XlaOp, *given: XlaOp) -> XlaOp:
-    """Numbers rounded to steps, as many as the integer type has, in a given range or that of the numbers
-    themselves; the side with the larger step counts.
+    """Rounds numbers to the steps of an integer type, in a given range or in the range of the numbers. The
+    lower and the upper limit each need a step; the larger step is used.
     """
     bits = call.integer(given[0], "the number of bits") if given else call["num_bits"]
     axis, is_signed = _axis(call, x.dims), call["signed_input"]
@@ -164,7 +171,7 @@ def _there_and_back(call: OpCall, x: XlaOp, low: XlaOp, high: XlaOp, *given: Xla
 
 
 def _whole(value: XlaOp, is_up: bool) -> XlaOp:
-    """The nearest integers; halves are rounded up, or to even."""
+    """Rounds to the nearest integers; halves are rounded up, or to even."""
     return ops.Floor(value + 0.5) if is_up else ops.RoundNearestEven(value)
 
 
@@ -178,7 +185,7 @@ def _there_and_back_grad(call: OpCall, gradient: XlaOp, x: XlaOp, low: XlaOp, hi
 
 @lowering("Dequantize")
 def _dequantize(call: OpCall, x: XlaOp, low: XlaOp, high: XlaOp) -> XlaOp:
-    """The numbers that integers represent, in a range."""
+    """The numbers in the range `low` to `high` that quantized integers represent."""
     axis, limits = _axis(call, x.dims), ml_dtypes.iinfo(x.dtype.numpy)
     low, high = (_along(call, limit, x.dims, axis) for limit in (low, high))
     value = ops.ConvertElementType(x, F32)
@@ -196,18 +203,20 @@ def _dequantize(call: OpCall, x: XlaOp, low: XlaOp, high: XlaOp) -> XlaOp:
     return ops.ConvertElementType(found, call.dtype("dtype"))
 
 
-# Integers with a scale and a zero point, the integer that stands for zero.
+# Integers with a scale and a zero point, the integer that represents zero.
 
 
 def _code(call: OpCall, dims: Sequence[int], code: Sequence[XlaOp], side: str = "") -> tuple[XlaOp, XlaOp]:
-    """The scale and zero point of quantized integers, in f32; an attribute of the side gives the axis."""
+    """The scale and the zero point of quantized integers as f32, broadcast to `dims`. `side` is the prefix of
+    the attribute that has their axis.
+    """
     scale, zero = code
     axis = _axis(call, dims, f"{side}quantization_axis")
     return _along(call, scale, dims, axis), _along(call, ops.ConvertElementType(zero, F32), dims, axis)
 
 
 def _integers(call: OpCall, places: XlaOp, dtype: DType, side: str = "output_", is_up: bool = False) -> XlaOp:
-    """Numbers rounded to integers, within the limits of a side."""
+    """Rounds numbers to integers and clamps them to the limits in the attributes whose prefix is `side`."""
     least, most = (float(call[f"{side}quantization_{name}_val"]) for name in ("min", "max"))
     return ops.ConvertElementType(ops.Clamp(least, _whole(places, is_up), most), dtype)
 
@@ -215,7 +224,7 @@ def _integers(call: OpCall, places: XlaOp, dtype: DType, side: str = "output_", 
 def _recoded(
     call: OpCall, value: XlaOp, source: tuple[XlaOp, XlaOp], target: tuple[XlaOp, XlaOp], dtype: DType
 ) -> XlaOp:  # fmt: skip
-    """Quantized integers converted to the scale and zero point of the result."""
+    """Converts quantized integers from the scale and zero point `source` to those in `target`."""
     factor = source[0] / target[0]
     places = ops.ConvertElementType(value, F32) * factor + (target[1] - source[1] * factor)
     return _integers(call, places, dtype)
@@ -241,7 +250,7 @@ def _uniform_requantize(call: OpCall, x: XlaOp, *codes: XlaOp) -> XlaOp:
 
 @lowering("UniformQuantizedAdd")
 def _uniform_add(call: OpCall, x: XlaOp, y: XlaOp, *codes: XlaOp) -> XlaOp:
-    """The sum of quantized integers, converted to the scale of the result first."""
+    """The sum of quantized integers, which are converted to the scale of the result before they are added."""
     x, y = matched(x, y)
     left, right = _code(call, x.dims, codes[:2], "lhs_"), _code(call, y.dims, codes[2:4], "rhs_")
     target = _code(call, x.dims, codes[4:], "output_")
@@ -254,31 +263,31 @@ def _uniform_add(call: OpCall, x: XlaOp, y: XlaOp, *codes: XlaOp) -> XlaOp:
 
 @lowering("UniformQuantizedClipByValue")
 def _uniform_clip(call: OpCall, x: XlaOp, low: XlaOp, high: XlaOp, *code: XlaOp) -> XlaOp:
-    """Quantized integers clamped to others of the same scale."""
+    """Clamps quantized integers to limits of the same scale."""
     axis = _axis(call, x.dims, "quantization_axis")
     return ops.Clamp(_along(call, low, x.dims, axis), x, _along(call, high, x.dims, axis))
 
 
 def _centred(call: OpCall, x: XlaOp, y: XlaOp, codes: Sequence[XlaOp], feature: int) -> list[XlaOp]:
-    """The integers of both sides minus their zero points: one for each side, or one for each feature of the
-    right side.
+    """The integers of both operands minus their zero points. The left operand has one zero point; the right
+    one has one, or one for each index of its dimension `feature`.
     """
     axis = call["rhs_quantization_axis"]
     if axis not in (-1, feature) or call["lhs_quantization_axis"] != -1:
-        call.fail(f"scales are for the whole left side, and for the right one or its dimension {feature}")
+        call.fail(f"wanted one scale on the left; on the right, one or one per index of dimension {feature}")
     zeros = _along(call, codes[1], x.dims, -1), _along(call, codes[3], y.dims, axis)
     return [ops.ConvertElementType(v, S32) - zero for v, zero in zip((x, y), zeros, strict=True)]
 
 
 def _requantized(call: OpCall, total: XlaOp, codes: Sequence[XlaOp], feature: int) -> XlaOp:
-    """Sums of products of quantized integers, converted to the scale of the result. The right side may have a
-    scale for each feature of the result.
+    """Converts sums of products of quantized integers to the scale of the result. The right operand may have
+    a scale for each feature of the result.
     """
     right = _along(call, codes[2], total.dims, feature if call["rhs_quantization_axis"] >= 0 else -1)
     scale, zero = _code(call, total.dims, codes[4:], "output_")
     factor = _along(call, codes[0], total.dims, -1) * right / scale
     places = ops.ConvertElementType(total, F32) * factor + zero
-    is_up = call.node.op == "UniformQuantizedConvolution"  # (as TensorFlow's kernel does, XLA has none)
+    is_up = call.node.op == "UniformQuantizedConvolution"  # as TensorFlow's kernel; XLA has none
     return _integers(call, places, call.dtype("Tout"), is_up=is_up)
 
 
@@ -291,7 +300,9 @@ def _uniform_dot(call: OpCall, x: XlaOp, y: XlaOp, *codes: XlaOp) -> XlaOp:
 
 
 def _convolution_numbers(call: OpCall, rank: int) -> ConvolutionDimensionNumbers:
-    """The dimension numbers: from a message in an attribute; batch and features first where it is empty."""
+    """The dimension numbers in an attribute, a serialized message. If it is empty, batch and features come
+    first.
+    """
     text = call["dimension_numbers"].encode("utf-8", "surrogateescape")
     if not text:
         spatial = list(range(2, rank))

@@ -1,7 +1,7 @@
 """Random numbers from a key and a counter: the generators and distributions of TensorFlow's XLA kernels.
 
-`Stateless...` operations take a seed, or a key and a counter; `Stateful...` and `Rng...` keep them in a
-variable of s64: the counter, then the key.
+`Stateless...` operations take a seed, or a key and a counter. `Stateful...` and `Rng...` operations keep the
+counter, then the key, in a variable of s64.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ RngReadAndSkip: resource:resource alg:i32 delta:DT_UINT64 -> value:i64
 """
 PHILOX, THREE_FRY = ops.RandomAlgorithm.RNG_PHILOX, ops.RandomAlgorithm.RNG_THREE_FRY
 _DEFAULT = 1
-"""The number of Philox."""
+"""The number of the default algorithm, Philox."""
 _MIXING_KEY = np.array([0x02461E293EC8F720], np.uint64)
 _PER_SKIP = 256
 """The number that a skip of 1 adds to a counter."""
@@ -88,7 +88,7 @@ def seeded(call: OpCall, seed: XlaOp, signed: bool = False) -> RandomSource:
 
 
 def keyed(call: OpCall, key: XlaOp, counter: XlaOp, algorithm: XlaOp) -> RandomSource:
-    """The generator with this key and counter; fails where their shapes do not fit the algorithm."""
+    """The generator with this key and counter; VerifyError if their shapes do not fit the algorithm."""
     chosen = algorithm_of(call, algorithm)
     size = _counter_size(chosen)
     if key.dims != (1,) or len(counter.dims) != 1 or counter.dims[0] < size:
@@ -98,7 +98,9 @@ def keyed(call: OpCall, key: XlaOp, counter: XlaOp, algorithm: XlaOp) -> RandomS
 
 
 def algorithm_of(call: OpCall, algorithm: XlaOp) -> ops.RandomAlgorithm:
-    """The generator that an operand selects; 3 leaves the choice to the compiler."""
+    """The algorithm that an operand selects: 1 is Philox, 2 is ThreeFry, and 3 leaves the choice to the
+    compiler.
+    """
     found = call.integer(algorithm, "the algorithm")
     if found not in (1, 2, 3):
         call.fail(f"the algorithm is {found}, wanted 1 (Philox), 2 (ThreeFry) or 3 (either)")
@@ -113,7 +115,7 @@ def _counter_size(algorithm: ops.RandomAlgorithm) -> int:
 
 
 def _unit(source: RandomSource, dtype: DType, dims: Sequence[int]) -> XlaOp:
-    """Numbers in [0, 1), in f16, f32 or f64: random bits are the mantissa."""
+    """Numbers in [0, 1), in f16, f32 or f64. Random bits are the mantissa."""
     mantissa = {16: 10, 32: 23, 64: 52}[dtype.bits]
     if dtype is F16:
         bits = ops.And(source.bits(U16, dims), np.uint16((1 << mantissa) - 1))
@@ -164,10 +166,12 @@ def truncated(units: XlaOp, *given: XlaOp) -> XlaOp:
 
 
 def _integers(call: OpCall, source: RandomSource, dims: Sequence[int], *limits: XlaOp) -> XlaOp:
-    """Integers with random bits, or in a half-open range: random bits modulo its size."""
+    """Random integers: of all values of the type, or in the half-open range `limits`, by random bits modulo
+    its size.
+    """
     dtype = call.dtype("dtype")
     if not dtype.is_integer or dtype.bits < 32:
-        call.fail(f"there are no random integers of {dtype.name}")
+        call.fail(f"random integers of type {dtype.name} are not supported")
     unsigned = U32 if dtype.bits == 32 else U64
     if not limits:
         return ops.BitcastConvertType(source.bits(unsigned, dims), dtype)
@@ -196,7 +200,7 @@ _STATEFUL = ("Uniform", "StandardNormalV2", "TruncatedNormal", "UniformInt", "Un
 
 
 def _name(call: OpCall) -> str:
-    """The distribution, from the name of the operation."""
+    """The name of the distribution in the name of the operation."""
     return call.node.op.removeprefix("Stateless").removeprefix("Stateful").removesuffix("V2")
 
 
@@ -238,7 +242,7 @@ def _stateless(call: OpCall, shape: XlaOp, *given: XlaOp) -> XlaOp | np.ndarray:
     if count == 3:
         folds = _is_folded(call, given[0]) and _is_folded(call, given[1])
         source = keyed(call, *given[:3])
-    else:  # XLA has no such integers without a sign
+    else:  # XLA has no kernel for unsigned integers: TensorFlow's CPU kernel extends the sign
         folds = _is_folded(call, given[0])
         source = seeded(call, given[0], folds or call["dtype"] in ("DT_UINT32", "DT_UINT64"))
     folds = folds and source.algorithm is PHILOX and prod(dims) * dtype.itemsize <= folded.MOST_BYTES
@@ -287,7 +291,7 @@ def _stochastic_cast(call: OpCall, value: XlaOp, key: XlaOp, counter: XlaOp, alg
 
 
 def _stored(call: OpCall, variable: Variable, algorithm: XlaOp) -> tuple[XlaOp, RandomSource]:
-    """The contents of a variable, and the generator with that state."""
+    """The contents of a variable, and the generator whose key and counter they are."""
     chosen = algorithm_of(call, algorithm)
     value = call.scope.read(variable)
     size = _counter_size(chosen)
@@ -313,7 +317,7 @@ def _stateful(call: OpCall, variable: Variable, algorithm: XlaOp, shape: XlaOp, 
 
 @lowering("RngSkip", "RngReadAndSkip")
 def _skip(call: OpCall, variable: Variable, algorithm: XlaOp, delta: XlaOp) -> XlaOp | None:
-    """Advances the counter; returns the old contents of the variable, as three elements."""
+    """Advances the counter in a variable; returns the old contents of the variable, as three elements."""
     before, source = _stored(call, variable, algorithm)
     of_rank(call, delta, 0, "delta")
     step = ops.Reshape(ops.BitcastConvertType(delta, U64) * np.uint64(_PER_SKIP), [1])

@@ -38,7 +38,7 @@ LinSpace: start:T stop:T num:Tidx Tidx=type?DT_INT32 -> output:T
 """
 
 
-# Along dimensions that are given.
+# Reductions over given dimensions.
 
 
 _OPCODES = {
@@ -49,7 +49,7 @@ _OPCODES = {
 
 @lowering(*_OPCODES)
 def _reduce(call: OpCall, x: XlaOp, indices: XlaOp) -> XlaOp:
-    """A reduction; reduced dimensions are kept with size 1 where the node says so."""
+    """Reduces the dimensions in `indices`; with `keep_dims`, the result has size 1 in these dimensions."""
     op, opcode, rank = call.node.op, _OPCODES[call.node.op], len(x.dims)
     dims = [call.axis(n, rank) for n in call.integers(indices, "the dimensions of the reduction")]
     if len(set(dims)) < len(dims):
@@ -76,7 +76,7 @@ def _l2_loss(call: OpCall, x: XlaOp) -> XlaOp:
 
 @lowering("ArgMax", "ArgMin")
 def _arg_extreme(call: OpCall, x: XlaOp, dimension: XlaOp) -> XlaOp:
-    """The first position of the largest or smallest number; NaN never counts."""
+    """The index of the first largest or smallest number along a dimension; NaN is ignored."""
     at = call.axis(call.integer(dimension, "the dimension"), len(x.dims), "the dimension")
     if not x.dims[at]:
         call.fail(f"there are no elements along dimension {at} of shape {list(x.dims)}")
@@ -91,13 +91,13 @@ def _arg_extreme(call: OpCall, x: XlaOp, dimension: XlaOp) -> XlaOp:
     return reduced(ops.Select(x == best, places, last), [at], "Min")
 
 
-# Sums along a dimension: of each element and those before it.
+# Cumulative sums along a dimension.
 
 
 @lowering("Cumsum", "Cumprod", "CumulativeLogsumexp")
 def _cumulative(call: OpCall, x: XlaOp, axis: XlaOp) -> XlaOp:
-    """Combines elements along a dimension with all before them; without the element itself where the node is
-    exclusive.
+    """Combines each element with all elements before it along a dimension; if the node is exclusive, only
+    these.
     """
     at = call.axis(call.integer(axis, "the axis"), len(x.dims))
     combine, start = _CUMULATIVE[call.node.op]
@@ -124,7 +124,7 @@ def _log_sum_exp(x: XlaOp, y: XlaOp) -> XlaOp:
 _CUMULATIVE: dict[str, tuple[Callable[[XlaOp, XlaOp], XlaOp], float]] = {
     "Cumsum": (ops.Add, 0), "Cumprod": (ops.Mul, 1), "CumulativeLogsumexp": (_log_sum_exp, -math.inf),
 }  # fmt: skip
-"""The function that combines two numbers, and its neutral element."""
+"""For each operation, the function that combines two numbers, and the neutral element of the function."""
 
 
 # Counts.
@@ -132,15 +132,15 @@ _CUMULATIVE: dict[str, tuple[Callable[[XlaOp, XlaOp], XlaOp], float]] = {
 
 @lowering("Bincount", "DenseBincount")
 def _bincount(call: OpCall, values: XlaOp, size: XlaOp, weights: XlaOp) -> XlaOp:
-    """How often each number below `size` occurs among the values, or the sum of its weights; for each row of
-    a matrix, if dense. With `binary_output`, whether it occurs.
+    """For each number below `size`, its count among the values, or the sum of its weights. DenseBincount
+    counts in each row of a matrix. With `binary_output`, the result is 1 for numbers that occur.
     """
     is_dense, is_binary = call.node.op == "DenseBincount", call.attributes.get("binary_output", False)
     if is_dense and len(values.dims) not in (1, 2):
         call.fail(f"the values have shape {list(values.dims)}, wanted a vector or matrix")
     is_weighted = weights.dims == values.dims and values.dims != (0,)
     if weights.shape.size and not is_weighted:
-        call.fail(f"weights of shape {list(weights.dims)} for values of shape {list(values.dims)}")
+        call.fail(f"weights of shape {list(weights.dims)} do not fit values of shape {list(values.dims)}")
     kept = values.dims[:-1] if is_dense else ()
     rows = ops.Reshape(values, [math.prod(kept), values.dims[-1] if is_dense else values.shape.size])
     updates = ops.Reshape(weights, rows.dims) if is_weighted and not is_binary else None
@@ -159,8 +159,8 @@ def _bincount(call: OpCall, values: XlaOp, size: XlaOp, weights: XlaOp) -> XlaOp
 
 @lowering("HistogramFixedWidth")
 def _histogram(call: OpCall, values: XlaOp, limits: XlaOp, size: XlaOp) -> XlaOp:
-    """How many values fall in each of `size` parts of a range; values outside count in the first or last
-    part.
+    """The number of values in each of `size` equal parts of the range `limits`. Values outside are counted in
+    the first or last part.
     """
     count = call.integer(size, "the number of bins")
     of_dims(call, limits, (2,), "value_range")
@@ -181,7 +181,7 @@ def _count(flags: XlaOp, dims: Sequence[int], dtype: object) -> XlaOp:
 
 @lowering("Bucketize")
 def _bucketize(call: OpCall, x: XlaOp) -> XlaOp:
-    """For each number, how many boundaries are not above it."""
+    """For each number, the count of boundaries that are less than or equal to it."""
     limits = np.asarray(call["boundaries"], np.float32)
     if (limits[1:] < limits[:-1]).any():
         call.fail(f"the boundaries {limits.tolist()} are not sorted")
@@ -193,10 +193,12 @@ def _bucketize(call: OpCall, x: XlaOp) -> XlaOp:
 
 @lowering("LowerBound", "UpperBound")
 def _bound(call: OpCall, rows: XlaOp, values: XlaOp) -> XlaOp:
-    """For each value, how many numbers of the sorted row are below it (or not above it)."""
+    """For each value, the count of numbers in the sorted row that are less than it (UpperBound: or equal to
+    it).
+    """
     if len(rows.dims) != 2 or len(values.dims) != 2 or rows.dims[0] != values.dims[0]:
         found = f"{list(rows.dims)} and {list(values.dims)}"
-        call.fail(f"two matrices of as many rows are wanted, found shapes {found}")
+        call.fail(f"wanted two matrices with equally many rows, found shapes {found}")
     dims = (*values.dims, rows.dims[1])
     numbers, wanted = ops.BroadcastInDim(rows, dims, [0, 2]), ops.BroadcastInDim(values, dims, [0, 1])
     is_before = numbers < wanted if call.node.op == "LowerBound" else numbers <= wanted
@@ -205,11 +207,11 @@ def _bound(call: OpCall, rows: XlaOp, values: XlaOp) -> XlaOp:
 
 @lowering("InTopK", "InTopKV2")
 def _in_top_k(call: OpCall, rows: XlaOp, targets: XlaOp, *given: XlaOp) -> XlaOp:
-    """For each row, whether fewer than k elements are larger than the target element; false where an element
-    is not finite.
+    """For each row, whether fewer than k elements are larger than the target element; false if an element of
+    the row is not finite.
     """
     if len(rows.dims) != 2 or targets.dims != rows.dims[:1]:
-        call.fail(f"predictions of shape {list(rows.dims)} for targets of shape {list(targets.dims)}")
+        call.fail(f"predictions of shape {list(rows.dims)} do not fit targets of {list(targets.dims)}")
     places = ops.Iota(call.builder, Shape(targets.dtype, rows.dims), 1)
     is_target = places == ops.BroadcastInDim(targets, rows.dims, [0])
     value = reduced(ops.Select(is_target, rows, ops.ZerosLike(rows)), [1], "Add")
@@ -221,10 +223,10 @@ def _in_top_k(call: OpCall, rows: XlaOp, targets: XlaOp, *given: XlaOp) -> XlaOp
 
 @lowering("NthElement")
 def _nth_element(call: OpCall, x: XlaOp, n: XlaOp) -> XlaOp:
-    """The element at position n of each sorted row."""
+    """The element that has position n in each row after sorting."""
     place = call.integer(n, "n")
     if not x.dims or not 0 <= place < x.dims[-1]:
-        call.fail(f"n is {place} for rows of shape {list(x.dims)}")
+        call.fail(f"n is {place}, which is not a position in rows of shape {list(x.dims)}")
     place = x.dims[-1] - 1 - place if call["reverse"] else place
     return ops.Sort(call.builder, [x])[..., place]
 
@@ -233,7 +235,7 @@ def _nth_element(call: OpCall, x: XlaOp, n: XlaOp) -> XlaOp:
 
 
 _MOST_KNOWN = 1 << 16
-"""Numbers of a range that are written out; longer ones are made by the program."""
+"""The length of the longest range that becomes a constant; longer ranges are computed by the program."""
 
 
 @lowering("Range")
@@ -241,7 +243,7 @@ def _range(call: OpCall, *limits: XlaOp) -> XlaOp | np.ndarray:
     names = ("start", "limit", "delta")
     known = [call.constant(value, f"'{name}'") for name, value in zip(names, limits, strict=True)]
     if any(value.ndim for value in known):
-        call.fail("its operands are scalars")
+        call.fail("its operands must be scalars")
     dtype = call.dtype("Tidx")
     number = float if dtype.is_float else int
     start, limit, delta = (number(value) for value in known)
@@ -256,11 +258,11 @@ def _range(call: OpCall, *limits: XlaOp) -> XlaOp | np.ndarray:
 
 @lowering("LinSpace")
 def _lin_space(call: OpCall, start: XlaOp, stop: XlaOp, num: XlaOp) -> XlaOp:
-    """Numbers with equal distances from the first to the last."""
+    """`num` numbers at equal distances, from `start` to `stop`."""
     count = call.integer(num, "the number of values")
     if count < 1 or start.dims or stop.dims:
         call.fail(
-            f"{count} values from shape {list(start.dims)} to {list(stop.dims)}; wanted one, and scalars"
+            f"num is {count}, start {list(start.dims)}, stop {list(stop.dims)}; wanted num > 0, and scalars"
         )
     places = ops.Iota(call.builder, start.dtype, count)
     step = (stop - start) / float(max(count - 1, 1))

@@ -25,19 +25,21 @@ RestoreSlice: file_pattern:DT_STRING tensor_name:DT_STRING shape_and_slice:DT_ST
 def _restore(call: OpCall, prefix: GraphValue, names: np.ndarray, parts: np.ndarray) -> list[np.ndarray]:
     wanted = call["dtypes"]
     if not names.shape == parts.shape == (len(wanted),):
-        call.fail(f"{names.size} names and {parts.size} slices for {len(wanted)} tensors")
+        call.fail(f"{names.size} names and {parts.size} slices do not fit {len(wanted)} tensors")
     return [_tensor(call, *each) for each in zip(names, parts, wanted, strict=True)]
 
 
 @lowering("Restore", "RestoreSlice")
 def _restore_one(call: OpCall, pattern: GraphValue, *texts: np.ndarray) -> np.ndarray:
-    """The tensor of this name, or a slice of it."""
+    """The tensor that the first of `texts` names, or its slice that the second text describes."""
     name, part = [text.reshape(-1)[0] for text in (*texts, np.array(b"", object))][:2]
     return _tensor(call, name, part, call["dt"])
 
 
 def _tensor(call: OpCall, raw: bytes, part: bytes, type_: str) -> np.ndarray:
-    """The tensor of this name, or a slice of it, which must have this type."""
+    """The tensor named `raw`, or its slice `part` if that is not empty. VerifyError if its type is not
+    `type_`.
+    """
     name, checkpoint = raw.decode("utf-8", "surrogateescape"), call.scope.importer.checkpoint
     if name not in checkpoint:
         call.fail(f"the checkpoint has no tensor '{name}'{did_you_mean(name, checkpoint)}")
@@ -53,11 +55,11 @@ def _slices(call: OpCall, words: Sequence[str], dims: tuple[int, ...]) -> tuple[
     separated by colons, or `-` for all.
     """
     if tuple(words[:-1]) != tuple(map(str, dims)):
-        call.fail(f"it restores a part of a tensor of shape {words[:-1]}, the checkpoint has {list(dims)}")
+        call.fail(f"it restores a slice of shape {words[:-1]}, the checkpoint has shape {list(dims)}")
     found = []
     for text, size in zip(words[-1].split(":") if dims else [], dims, strict=True):
         begin, length = (0, size) if text == "-" else map(int, text.split(","))
         if not 0 <= begin <= begin + length <= size:
-            call.fail(f"it restores {length} elements from {begin} on, of {size}")
+            call.fail(f"it restores {length} elements from {begin}, the dimension has {size}")
         found.append(slice(begin, begin + length))
     return tuple(found)

@@ -27,29 +27,29 @@ StatelessMultinomial: logits:T num_samples:i32 seed:Tseed Tseed=type?DT_INT64 ou
 
 @lowering("RandomUniform", "RandomStandardNormal")
 def _usual(call: OpCall, shape: XlaOp) -> XlaOp:
-    """Numbers in [0, 1), or normally distributed ones."""
+    """Uniform numbers in [0, 1), or numbers of the standard normal distribution."""
     dtype, draw = call.dtype("dtype"), ops.RngUniform if call.node.op == "RandomUniform" else ops.RngNormal
     zero, one = ops.Zero(call.builder, dtype), ops.One(call.builder, dtype)
     return draw(zero, one, Shape(dtype, shape_operand(call, shape)))
 
 
 def _unit(call: OpCall, dtype: DType, dims: tuple[int, ...], least: float = 0) -> XlaOp:
-    """Numbers below 1, from `least` on."""
+    """Uniform numbers from `least` (inclusive) to 1 (exclusive)."""
     low = call.builder.constant(dtype.numpy.type(least))
     return ops.RngUniform(low, ops.One(call.builder, dtype), Shape(dtype, dims))
 
 
 @lowering("TruncatedNormal", "ParameterizedTruncatedNormal")
 def _truncated(call: OpCall, shape: XlaOp, *given: XlaOp) -> XlaOp:
-    """Truncated normal numbers. Parameters are scalars, or vectors with a number for each index of the first
-    dimension.
+    """Truncated normal numbers. The parameters are scalars, or vectors with a number for each index of the
+    first dimension of the result.
     """
     dims, dtype = shape_operand(call, shape), call.dtype("dtype")
     wide = dtype if dtype is F64 else F32
     parameters = []
     for value in given:
         if value.dims not in ((), (1,), dims[:1]) or len(value.dims) > len(dims):
-            call.fail(f"a parameter of shape {list(value.dims)} does not fit a result of {list(dims)}")
+            call.fail(f"a parameter of shape {list(value.dims)} does not fit the shape {list(dims)}")
         column = ops.Reshape(value, [*value.dims, *[1] * (len(dims) - len(value.dims))])
         parameters.append(ops.ConvertElementType(spread(column, dims), wide))
     units = _unit(call, wide, dims, float(wide.finfo.smallest_normal))
@@ -65,7 +65,7 @@ def _integers(call: OpCall, shape: XlaOp, low: XlaOp, high: XlaOp) -> XlaOp:
 
 @lowering("RandomShuffle")
 def _shuffle(call: OpCall, value: XlaOp) -> XlaOp:
-    """The parts along the first dimension in random order."""
+    """The slices along the first dimension in random order."""
     if not value.dims or value.dims[0] < 2:
         return value
     size, builder = value.dims[0], call.builder
@@ -77,8 +77,8 @@ def _shuffle(call: OpCall, value: XlaOp) -> XlaOp:
 
 @lowering("Multinomial", "StatelessMultinomial")
 def _multinomial(call: OpCall, logits: XlaOp, count: XlaOp, *seed: XlaOp) -> XlaOp:
-    """Classes with the probabilities of the logits: the largest sum of a logit and a Gumbel number, for each
-    row, sample and class.
+    """Draws class numbers with the probabilities that the logits of each row define. A sample is the class
+    with the largest sum of its logit and a random number of the Gumbel distribution.
     """
     number = call.integer(count, "num_samples")
     if len(logits.dims) != 2 or number < 0:

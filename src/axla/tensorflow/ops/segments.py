@@ -1,4 +1,4 @@
-"""Rows combined by segment numbers, or scattered to given positions."""
+"""Operations that combine rows by segment numbers, or copy rows to given positions."""
 
 from __future__ import annotations
 
@@ -31,7 +31,9 @@ _KINDS = {"Sum": "Add", "Prod": "Mul", "Max": "Max", "Min": "Min"}
 
 
 def _start(dtype: DType, kind: str) -> float:
-    """The value of a segment without rows: for Max the lowest finite number, for Min the highest."""
+    """The value of a segment without rows: 0 for Add, 1 for Mul, the lowest finite number for Max, the
+    highest for Min.
+    """
     if kind in ("Add", "Mul"):
         return int(kind == "Mul")
     limits: Any = ml_dtypes.finfo(dtype.numpy) if dtype.is_float else ml_dtypes.iinfo(dtype.numpy)
@@ -39,12 +41,12 @@ def _start(dtype: DType, kind: str) -> float:
 
 
 def _combined(call: OpCall, data: XlaOp, ids: XlaOp, count: int, kind: str) -> XlaOp:
-    """The rows of each segment, combined; rows with segment numbers out of range are ignored."""
+    """Combines the rows of each segment. Rows whose segment number is out of range are ignored."""
     rank = len(ids.dims)
     if data.dims[:rank] != ids.dims:
-        call.fail(f"segment_ids has shape {list(ids.dims)}, data {list(data.dims)}")
+        call.fail(f"segment_ids of shape {list(ids.dims)} do not fit data of shape {list(data.dims)}")
     if count < 0:
-        call.fail(f"num_segments is {count}")
+        call.fail(f"num_segments is {count}, wanted at least 0")
     target = full(call, [count, *data.dims[rank:]], data.dtype, _start(data.dtype, kind))
     return scattered(target, ops.Reshape(ids, (*ids.dims, 1)), data, kind)
 
@@ -59,9 +61,9 @@ def _segments(call: OpCall, data: XlaOp, ids: XlaOp, count: XlaOp) -> XlaOp:
 
 @lowering("SegmentSum", "SegmentProd", "SegmentMax", "SegmentMin", "SegmentMean")
 def _sorted_segments(call: OpCall, data: XlaOp, ids: XlaOp) -> XlaOp:
-    """Segments, as many as the last number says, combined; also means, and sums divided by the square root of
-    the number of rows (SqrtN). A segment without rows is 0, or 1 for products. If the numbers are not
-    constant, the result has room for as many segments as there are numbers.
+    """Combines the rows of each segment: Sum, Prod, Max, Min, Mean, or SqrtN, sums divided by the square root
+    of the number of rows. The last segment number decides the number of segments. A segment without rows is
+    0, or 1 for products. If the numbers are not constant, the result has the static size of `ids`.
     """
     if len(ids.dims) != 1:
         call.fail(f"segment_ids has shape {list(ids.dims)}, wanted a vector")
@@ -80,8 +82,9 @@ def _sorted_segments(call: OpCall, data: XlaOp, ids: XlaOp) -> XlaOp:
 
 
 def _checked(call: OpCall, data: XlaOp, ids: XlaOp, room: int) -> tuple[XlaOp, XlaOp, XlaOp]:
-    """Rows and the numbers of their segments, of static sizes, and how many segments there are. What is
-    behind a dynamic size is in no segment. The numbers must ascend from 0 on, and be less than `room`.
+    """The rows, their segment numbers, both with static sizes, and the number of segments. Elements beyond a
+    dynamic size get the number `room`, which is no segment. A run fails unless the numbers ascend from 0 on
+    and are less than `room`.
     """
     there = ops.GetDimensionSize(ids, 0)
     real = ops.Iota(call.builder, np.int32, ids.dims[0]) < there
@@ -104,8 +107,8 @@ def _sparse_segments(call: OpCall, data: XlaOp, indices: XlaOp, ids: XlaOp) -> X
 
 @lowering("DynamicStitch", "ParallelDynamicStitch")
 def _stitch(call: OpCall, indices: list[XlaOp], data: list[XlaOp]) -> XlaOp:
-    """The rows of several arrays at the positions given by indices; where several rows have the same
-    position, the last one.
+    """The rows of several arrays at the positions in `indices`. If several rows have the same position, the
+    last one is used.
     """
     rest = data[0].dims[len(indices[0].dims) :]
     for number, (index, value) in enumerate(zip(indices, data, strict=True)):
@@ -115,7 +118,7 @@ def _stitch(call: OpCall, indices: list[XlaOp], data: list[XlaOp]) -> XlaOp:
     places = np.concatenate(known).astype(np.int64)
     count = int(places.max(initial=-1)) + 1
     if places.min(initial=0) < 0 or len(np.unique(places)) < count:
-        call.fail("indices do not name every place of the result")
+        call.fail("indices do not name every row of the result")
     source = np.zeros(count, np.int64)
     source[places] = np.arange(len(places))
     rows = [ops.Reshape(value, [len(index), *rest]) for index, value in zip(known, data, strict=True)]

@@ -1,5 +1,5 @@
-"""Elements selected by their values. Their number is known at run time only, and is the dynamic size of a
-dimension; for constant values it is known at compile time.
+"""Operations that select elements by their values. The number of selected elements is the dynamic size of a
+dimension; it is known at compile time only for constant values.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ DynamicPartition: data:T partitions:i32 num_partitions=int>=1 -> outputs:num_par
 
 
 def chosen(mask: XlaOp) -> tuple[XlaOp, XlaOp]:
-    """The positions of the true elements of a vector, in order, padded with the vector's size; and their
-    number.
+    """The positions of the true elements of a vector, in order, padded with the vector's size; and the number
+    of true elements.
     """
     size = mask.dims[0]
     places = ops.Iota(mask.builder, np.int32, size)
@@ -43,7 +43,7 @@ def chosen(mask: XlaOp) -> tuple[XlaOp, XlaOp]:
 
 
 def shortened(call: OpCall, rows: XlaOp, count: XlaOp) -> XlaOp:
-    """The first `count` rows of an array."""
+    """The first `count` rows of an array. A count that is not constant is the result's dynamic size."""
     known = call.scope.known(count)
     if known is not None:
         return rows[: int(known)]
@@ -54,7 +54,7 @@ def shortened(call: OpCall, rows: XlaOp, count: XlaOp) -> XlaOp:
 def _where(call: OpCall, value: XlaOp) -> XlaOp:
     dims = value.dims
     if not dims:
-        call.fail("it is a scalar, wanted an array")
+        call.fail("the operand is a scalar, wanted an array")
     if 0 in dims:
         return full(call, (0, len(dims)), S64)
     mask = value if value.dtype.is_pred else ops.Ne(value, ops.ZerosLike(value))
@@ -80,10 +80,10 @@ def _list_diff(call: OpCall, value: XlaOp, others: XlaOp) -> list[XlaOp]:
 
 @lowering("DynamicPartition")
 def _partition(call: OpCall, data: XlaOp, partitions: XlaOp) -> list[XlaOp]:
-    """The rows of each partition, by partition number."""
+    """The rows of each partition, as a list by partition number."""
     rank = len(partitions.dims)
     if data.dims[:rank] != partitions.dims:
-        call.fail(f"partitions has shape {list(partitions.dims)}, data {list(data.dims)}")
+        call.fail(f"partitions of shape {list(partitions.dims)} do not fit data of {list(data.dims)}")
     size = prod(partitions.dims)
     rows = ops.Reshape(data, [size, *data.dims[rank:]])
     if not size:
@@ -95,13 +95,13 @@ def _partition(call: OpCall, data: XlaOp, partitions: XlaOp) -> list[XlaOp]:
     return found
 
 
-# Elements that differ.
+# Distinct elements.
 
 
 @lowering("Unique", "UniqueV2", "UniqueWithCounts", "UniqueWithCountsV2")
 def _unique(call: OpCall, value: XlaOp, axis: XlaOp | None = None) -> list[XlaOp]:
-    """The distinct elements, or parts along an axis, in order of first occurrence; for each element the
-    number of its distinct value; and how often each occurs.
+    """The distinct elements, or slices along an axis, in order of first occurrence; for each element, the
+    index of its distinct value; with `WithCounts`, also the count of each distinct value.
     """
     places = call.integers(axis, "axis") if axis is not None else ()
     if len(places) > 1 or not places and len(value.dims) != 1:
@@ -136,7 +136,9 @@ def _column(indices: XlaOp) -> XlaOp:
 
 
 def _keys(rows: XlaOp) -> list[XlaOp]:
-    """Vectors of numbers that are equal exactly where rows are equal; 0 and -0 are the same."""
+    """For each column of the rows, a vector of numbers: rows are equal if all these numbers are. 0 and -0 are
+    equal.
+    """
     size, width = rows.dims[0], prod(rows.dims[1:])
     flat = ops.Reshape(rows, [size, width])
     if flat.dtype.is_pred:
@@ -147,9 +149,11 @@ def _keys(rows: XlaOp) -> list[XlaOp]:
 
 
 def _groups(call: OpCall, keys: Sequence[XlaOp]) -> tuple[XlaOp, XlaOp]:
-    """The positions of elements, ordered by keys, and for each the number of its group of equal elements."""
+    """The positions of elements in the order of their keys, and for each the number of its group of equal
+    elements.
+    """
     if not keys:
-        call.fail("parts along the axis have no elements")
+        call.fail("slices along the axis have no elements")
     size = keys[0].dims[0]
     values = [*keys, ops.Iota(call.builder, np.int32, size)]
     *ordered, order = ops.Sort(call.builder, values, _before(call, values), 0, True)
@@ -157,7 +161,7 @@ def _groups(call: OpCall, keys: Sequence[XlaOp]) -> tuple[XlaOp, XlaOp]:
     for key in ordered:
         changes |= ops.Ne(key[1:], key[:-1])
     group, step = ops.PadInDim(changes.astype(np.int32), np.int32(0), 0, 1, 0), 1
-    while step < size:  # the sums of all up to each
+    while step < size:  # computes prefix sums by doubling
         group += ops.PadInDim(group[: size - step], np.int32(0), 0, step, 0)
         step *= 2
     return order, group

@@ -29,12 +29,14 @@ ResourceStridedSliceAssign: ref:resource begin:Index end:Index strides:Index val
 """
 
 Number = Any
-"""An int, or a scalar of the program of type s64."""
+"""A number: an int, or an s64 scalar of the program."""
 
 
 @dataclass(slots=True)
 class DimensionSlice:
-    """Elements along a dimension: `count` of them from `start` on; `bound` is an upper limit of the count."""
+    """A slice of a dimension: `count` elements from `start` on, at the distance `stride`; `bound` is an upper
+    limit of the count.
+    """
 
     start: Number
     count: Number
@@ -43,7 +45,7 @@ class DimensionSlice:
 
 
 def numbers(call: OpCall, value: XlaOp, what: str) -> list[Number]:
-    """The elements of a vector, as Python numbers where they are known."""
+    """The elements of a vector, as ints if they are constant, else as s64 scalars."""
     of_rank(call, value, 1, what)
     known = call.scope.known(value)
     if known is not None:
@@ -56,7 +58,7 @@ def numbers(call: OpCall, value: XlaOp, what: str) -> list[Number]:
 
 
 def wide_sizes(value: XlaOp) -> list[Number]:
-    """The sizes of an array; dynamic ones as s64."""
+    """The sizes of an array, with dynamic sizes as s64 scalars."""
     return [n if isinstance(n, int) else ops.ConvertElementType(n, np.int64) for n in sizes(value)]
 
 
@@ -68,13 +70,13 @@ def _clamped(number: Number, low: Number, high: Number) -> Number:
 
 
 def _from_end(number: Number, size: Number) -> Number:
-    """An index; a negative one counts from the end."""
+    """Converts an index to one that counts from the beginning; a negative one counts from the end."""
     if isinstance(number, int):
         return number + size if number < 0 else number
     return ops.Select(number < 0, number + size, number)
 
 
-# Which elements.
+# The selected elements.
 
 
 def _mask(call: OpCall, name: str, at: int) -> bool:
@@ -82,8 +84,8 @@ def _mask(call: OpCall, name: str, at: int) -> bool:
 
 
 def _entries(call: OpCall, count: int, rank: int) -> list[tuple[int | None, bool]]:
-    """For each dimension, and each new one: the number of its begin, end and stride operand (None where an
-    ellipsis covers it), and whether the dimension is new.
+    """For each dimension of the operand, and each new dimension: the index of its element in begin, end and
+    strides (None if an ellipsis covers the dimension), and whether it is new.
     """
     marks = [at for at in range(count) if _mask(call, "ellipsis_mask", at)]
     if len(marks) > 1:
@@ -101,12 +103,12 @@ def _entries(call: OpCall, count: int, rank: int) -> list[tuple[int | None, bool
 def parts(
     call: OpCall, dims: Sequence[Number], bounds: Sequence[int], begin: XlaOp, end: XlaOp, strides: XlaOp
 ) -> tuple[list[DimensionSlice], list[int | None]]:
-    """The elements along each dimension, and the dimensions of the result: those of the array that are kept,
+    """The slice of each dimension, and the dimensions of the result: the number of the operand's dimension,
     None for a new one.
     """
     steps = call.integers(strides, "strides")
     if not begin.dims == end.dims == strides.dims:
-        call.fail(f"begin, end and strides have {begin.dims}, {end.dims} and {strides.dims} elements")
+        call.fail(f"begin, end, strides have different sizes {begin.dims}, {end.dims}, {strides.dims}")
     entries = _entries(call, len(steps), len(dims))
     ranges = list(zip(numbers(call, begin, "begin"), numbers(call, end, "end"), steps, strict=True))
     found: list[DimensionSlice] = []
@@ -129,7 +131,7 @@ def _one(call: OpCall, given: tuple[Number, Number, int], size: Number, d: int) 
     start, _, stride = given
     place = _from_end(start, size)
     if stride <= 0:
-        call.fail(f"dimension {d} goes, its stride is {stride}, wanted a positive one")
+        call.fail(f"dimension {d} is removed, its stride is {stride}, wanted a positive one")
     if isinstance(place, int) and isinstance(size, int) and not 0 <= place < size:
         call.fail(f"index {start} is outside of dimension {d}, which has {size} elements")
     return DimensionSlice(place, 1, 1)
@@ -138,7 +140,7 @@ def _one(call: OpCall, given: tuple[Number, Number, int], size: Number, d: int) 
 def _range(call: OpCall, at: int, given: tuple[Number, Number, int], whole: DimensionSlice) -> DimensionSlice:
     (start, stop, stride), size = given, whole.count
     if not stride:
-        call.fail("a stride is 0")
+        call.fail("strides has an element that is 0")
     low, high = (0, size) if stride > 0 else (-1, size - 1)
     first, last = (low, high) if stride > 0 else (high, low)
     no_start, no_stop = _mask(call, "begin_mask", at), _mask(call, "end_mask", at)
@@ -156,7 +158,7 @@ def _range(call: OpCall, at: int, given: tuple[Number, Number, int], whole: Dime
 
 
 def sliced(call: OpCall, value: XlaOp, found: Sequence[DimensionSlice]) -> XlaOp:
-    """The elements in these slices."""
+    """The elements of an array in a slice of each dimension."""
     low, high, steps, turned = [], [], [], []
     for d, part in enumerate(found):
         if not (isinstance(part.start, int) and isinstance(part.count, int)):
@@ -207,16 +209,16 @@ def _slice(call: OpCall, value: XlaOp, begin: XlaOp, size: XlaOp) -> XlaOp:
 
 
 def _from(call: OpCall, start: Number, count: Number, size: Number, bound: int) -> DimensionSlice:
-    """`count` elements from `start` on; -1 means all remaining ones."""
+    """A slice of `count` elements from `start` on; -1 means all remaining elements."""
     rest = size - start
     if isinstance(count, int):
         number = rest if count == -1 else count
     else:
         number = ops.Select(count < 0, count * 0 + rest, count)
     if isinstance(start, int) and not 0 <= start <= bound:
-        call.fail(f"begin is {start} in a dimension of {bound} elements")
+        call.fail(f"begin is {start}, outside of a dimension of {bound} elements")
     if isinstance(number, int) and (number < 0 or isinstance(rest, int) and number > rest):
-        call.fail(f"{number} elements from {start} on of a dimension of {bound}")
+        call.fail(f"{number} elements from {start} on do not fit a dimension of {bound}")
     most = bound - start if isinstance(start, int) else bound
     return DimensionSlice(start, number, number if isinstance(number, int) else most)
 
@@ -225,7 +227,7 @@ def _from(call: OpCall, start: Number, count: Number, size: Number, bound: int) 
 
 
 def _placed(call: OpCall, dims: Sequence[int], found: Sequence[DimensionSlice], value: XlaOp) -> XlaOp:
-    """Zeros, with an array placed in these slices."""
+    """Zeros of the sizes `dims`, with the elements of an array in the given slices."""
     value = ops.Rev(value, [d for d, part in enumerate(found) if part.stride < 0])
     edges = []
     for part, size in zip(found, dims, strict=True):
@@ -251,7 +253,9 @@ def _low(part: DimensionSlice) -> Number:
 
 
 def _starts(call: OpCall, found: Sequence[DimensionSlice], is_placed: bool = False) -> list[XlaOp]:
-    """The start of each slice; 0 for a dimension that is already placed."""
+    """The lowest index of each slice. With `is_placed`, constant indices become 0: `_placed` has padded their
+    dimensions.
+    """
     lows = [_low(part) for part in found]
     lows = [0 if is_placed and isinstance(low, int) else low for low in lows]
     return [call.scope.constant(np.array(low)) if isinstance(low, int) else low for low in lows]

@@ -1,4 +1,4 @@
-"""Padding, and operations that move blocks of space to the batch or to channels."""
+"""Padding, and operations that move the elements of spatial blocks to the batch or to channels."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SpaceToDepth DepthToSpace: input:T block_size=int>=2 data_format=vectors?NHWC ->
 
 
 def edges(call: OpCall, value: XlaOp, count: int, what: str = "paddings") -> list[tuple[int, int]]:
-    """The pairs of padding, low and high, that a constant gives for each of `count` dimensions."""
+    """For each of `count` dimensions, the padding before and after it, from a constant operand."""
     found = call.constant(value, what)
     if found.shape != (count, 2) or (found < 0).any():
         call.fail(f"{what} is {found.tolist()}, wanted two numbers from 0 on for each of {count} dimensions")
@@ -51,7 +51,7 @@ def _pad(call: OpCall, value: XlaOp, paddings: XlaOp, number: XlaOp | None = Non
 
 @lowering("MirrorPad")
 def _mirror_pad(call: OpCall, value: XlaOp, paddings: XlaOp) -> XlaOp:
-    skip = int(call["mode"] == "REFLECT")  # whether the last element is its own mirror image
+    skip = int(call["mode"] == "REFLECT")  # 1 if the edge element itself is not repeated
     for d, (low, high) in enumerate(edges(call, paddings, len(value.dims))):
         size = value.dims[d]
         _check_mirror(call, low, high, size - skip)
@@ -98,7 +98,7 @@ def _block_of(call: OpCall, value: XlaOp, shape: Sequence[XlaOp]) -> Sequence[in
 
 @lowering("SpaceToBatch", "SpaceToBatchND")
 def _to_batch(call: OpCall, value: XlaOp, *operands: XlaOp) -> XlaOp:
-    """Moves the elements at each position of blocks to the batch."""
+    """Moves each position inside blocks to the batch dimension."""
     *shape, paddings = operands
     block = _block_of(call, value, shape)
     count = len(block)
@@ -131,7 +131,7 @@ def _to_space(call: OpCall, value: XlaOp, *operands: XlaOp) -> XlaOp:
     found = ops.Reshape(found, [batch // prod(block), *space, *others])
     cuts = edges(call, crops, count, "crops")
     if any(low + high > size for (low, high), size in zip(cuts, space, strict=True)):
-        call.fail(f"crops are {cuts} for sizes {space}")
+        call.fail(f"crops are {cuts}, more than the sizes {space}")
     return padded(found, [(0, 0), *((-low, -high) for low, high in cuts), *[(0, 0)] * len(others)])
 
 
@@ -142,7 +142,7 @@ def _depth(call: OpCall, value: XlaOp) -> XlaOp:
     """
     name = call["data_format"]
     if len(value.dims) != len(name.split("_")[0]) + (name == "NCHW_VECT_C"):
-        call.fail(f"it has shape {list(value.dims)}, attribute 'data_format' is {name!r}")
+        call.fail(f"shape {list(value.dims)} does not fit attribute 'data_format', {name!r}")
     order = [0, 2, 3, 1, 4] if name == "NCHW_VECT_C" else [name.index(letter) for letter in "NHWC"]
     turned = ops.Transpose(value, order)
     vector = turned.dims[4:]

@@ -32,23 +32,25 @@ StackPopV2: handle:resource -> elem:elem_type
 
 
 _FLOW = np.float32(0)
-"""The flow value: nodes return it where edges of numbers say their order."""
+"""The value of a flow edge. Flow edges are numbers that only make nodes run in order."""
 
 
 @dataclass(slots=True, eq=False)
 class StackOrArray(Resource):
-    """A stack or tensor array: `dtype` is the name of the type of its elements."""
+    """A stack or a tensor array. `dtype` is the name of the type of its elements; if `grows`, writing
+    enlarges it.
+    """
 
     dtype: str = ""
     grows: bool = False
 
 
 def _contents(call: OpCall, handle: Resource, attribute: str, indices: XlaOp | None = None) -> TensorList:
-    """The list of a handle, with elements of the attribute's type; enlarged to contain all indices, if it
-    grows.
+    """The list of a handle, whose elements must have the attribute's type. If the handle grows, the list is
+    enlarged to contain all indices.
     """
     if not isinstance(handle, StackOrArray):
-        call.fail(f"'{handle.name}' is not a stack and no array of tensors")
+        call.fail(f"'{handle.name}' is neither a stack nor a tensor array")
     if handle.dtype != call[attribute]:
         call.fail(f"'{handle.name}' has elements of {handle.dtype}, found {call[attribute]}")
     found = call.scope.read(handle)
@@ -56,7 +58,7 @@ def _contents(call: OpCall, handle: Resource, attribute: str, indices: XlaOp | N
     return lists.grown(call, found, indices) if handle.grows and indices is not None else found
 
 
-# Arrays.
+# Tensor arrays.
 
 
 @lowering("TensorArrayV3")
@@ -125,7 +127,7 @@ def _split(call: OpCall, handle: StackOrArray, value: XlaOp, lengths: XlaOp, flo
     if handle.grows and pieces.type.room > contents.type.room:
         contents = lists.with_length(call, contents, pieces.type.room)
     if pieces.type.room != contents.type.room:
-        call.fail(f"{pieces.type.room} pieces for an array of {contents.type.room} tensors")
+        call.fail(f"{pieces.type.room} slices do not fit a tensor array of {contents.type.room}")
     places = call.scope.constant(np.arange(pieces.type.room, dtype=np.int32))
     (parts,) = pieces.arrays
     call.scope.state[handle] = lists.scattered(call, contents, places, parts, adds=handle.origin is not None)

@@ -42,7 +42,7 @@ ResourceApplyFtrlV2: var:resource accum:resource linear:resource grad:T lr:T l1:
 """
 
 
-# Steps. Each takes an object with the operands, variables as their contents, and gives the new contents.
+# Steps. Each takes an object with the operands, of variables their contents; it returns the new contents.
 
 OptimizerStep = Callable[[OpCall, Any], Sequence[XlaOp]]
 _STEPS: dict[str, OptimizerStep] = {}
@@ -96,7 +96,7 @@ def _proximal(o: Any, rate: XlaOp, gradient: XlaOp) -> XlaOp:
 
 
 def _shrunk(value: XlaOp, by: XlaOp) -> XlaOp:
-    """Numbers moved towards zero by `by`; smaller ones become zero."""
+    """Numbers moved towards zero by `by`; those with a smaller absolute value become zero."""
     return ops.Sign(value) * ops.Max(ops.Abs(value) - by, 0)
 
 

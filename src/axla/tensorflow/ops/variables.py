@@ -1,4 +1,4 @@
-"""Variables, through handles or, as in TensorFlow 1, references."""
+"""Operations on variables, through handles or, as in TensorFlow 1, through references."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def read(call: OpCall, variable: Variable) -> XlaOp:
     """The value of a variable, which must have the type given by the node."""
     value, attribute = call.scope.read(variable), "T" if "T" in call.attributes else "dtype"
     if value.dtype is not call.dtype(attribute):
-        call.fail(f"'{variable.name}' is of type {value.dtype.name}, it reads {call[attribute]}")
+        call.fail(f"variable '{variable.name}' is {value.dtype.name}, the node reads {call[attribute]}")
     return value
 
 
@@ -47,7 +47,7 @@ def read(call: OpCall, variable: Variable) -> XlaOp:
 def assign(call: OpCall, variable: Variable, value: XlaOp) -> None:
     """Assigns a value to a variable; VerifyError where its type or shape differs."""
     if dtype_of(variable.dtype, f"'{variable.name}'") is not value.dtype:
-        call.fail(f"'{variable.name}' is {variable.dtype}, its new value is {value.dtype.name}")
+        call.fail(f"variable '{variable.name}' is {variable.dtype}, its new value {value.dtype.name}")
     if not fits(variable.shape, value.dims):
         call.fail(f"'{variable.name}' has shape {list(variable.shape or ())}, its value {list(value.dims)}")
     call.scope.state[variable] = value

@@ -14,12 +14,13 @@ from axla.tensorflow.scope import OpCall
 
 _FEATURES_LAST = ("NHWC", "NDHWC", "CHANNELS_LAST")
 VECTORS = "NCHW_VECT_C"
-"""Images whose features are split: as many vectors as their last dimension says are the second one."""
+"""Images of the dimensions [batch, vectors, height, width, features of a vector]: their features are split.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class ImageFormat:
-    """The numbers of the dimensions of images."""
+    """The number of the feature dimension of images, and the numbers of their spatial dimensions."""
 
     features: int
     spatial: tuple[int, ...]
@@ -27,8 +28,8 @@ class ImageFormat:
 
 @dataclass(frozen=True, slots=True)
 class WindowSteps:
-    """How a window slides along one dimension: it has `size` elements at distance `dilation`, and starts at
-    every `stride`-th position; `count` is the number of positions, `low` and `high` the padding.
+    """The window along one dimension. It has `size` elements at the distance `dilation`, and starts at every
+    `stride`-th position; `count` is the number of positions, `low` and `high` are the padding.
     """
 
     size: int
@@ -47,23 +48,23 @@ def format_of(name: str, rank: int) -> ImageFormat:
 
 
 def numbers_of(call: OpCall, numbers: Sequence[int], rank: int, what: str) -> tuple[int, ...]:
-    """One positive number for each dimension."""
+    """Returns `numbers` as a tuple; VerifyError unless it has one positive number for each dimension."""
     if len(numbers) != rank or any(number < 1 for number in numbers):
         call.fail(f"{what} are {list(numbers)}, wanted {rank} positive numbers")
     return tuple(numbers)
 
 
 def only_spatial(numbers: Sequence[int], form: ImageFormat, what: str) -> None:
-    """Refuses numbers other than 1 for dimensions that are not spatial."""
+    """Raises UnsupportedError for numbers other than 1 in dimensions that are not spatial."""
     if any(number != 1 for d, number in enumerate(numbers) if d not in form.spatial):
-        raise UnsupportedError(f"{what} are {list(numbers)}, wanted 1 for images and features")
+        raise UnsupportedError(f"{what} are {list(numbers)}, wanted 1 for batch and features")
 
 
 def steps_of(
     call: OpCall, dims: Sequence[int], sizes: Sequence[int], strides: Sequence[int], dilations: Sequence[int]
 ) -> list[WindowSteps]:
-    """The windows of all dimensions: each argument has a number for each dimension. Padding comes from the
-    attributes `padding` and `explicit_paddings`, which has pairs for the dimensions.
+    """The windows along all dimensions; each argument has a number for each dimension. The padding comes from
+    the attributes `padding` and `explicit_paddings`, which has a pair for each dimension.
     """
     explicit = _explicit(call, len(dims))
     found = []
@@ -76,7 +77,7 @@ def steps_of(
             missing = max((count - 1) * stride + reach - dim, 0)
             low, high = missing // 2, missing - missing // 2
         if size < 1 or count < 0:
-            call.fail(f"a window of size {size} for a dimension of size {dim}")
+            call.fail(f"a window of size {size} does not fit a dimension of size {dim}")
         found.append(WindowSteps(size, stride, dilation, count, low, high))
     return found
 
@@ -86,7 +87,7 @@ def _explicit(call: OpCall, rank: int) -> list[tuple[int, int]]:
     given: Any = call.attributes.get("explicit_paddings", ())
     if call["padding"] != "EXPLICIT":
         if given:
-            call.fail(f"explicit_paddings are {list(given)}, and padding is {call['padding']}")
+            call.fail(f"explicit_paddings are {list(given)}, but padding is {call['padding']}")
         return [(0, 0)] * rank
     if len(given) != 2 * rank or any(number < 0 for number in given):
         call.fail(f"explicit_paddings are {list(given)}, wanted {2 * rank} numbers of at least 0")

@@ -1,4 +1,4 @@
-"""HLO operations in graphs (Xla...). Dimension numbers are serialized XLA messages in attributes."""
+"""The HLO operations of graphs (Xla...). Dimension numbers are attributes with serialized XLA messages."""
 
 from __future__ import annotations
 
@@ -53,12 +53,12 @@ XlaCustomCallV2: operands:operand_dtypes call_target_name=string backend_config=
 
 
 def message(call: OpCall, attribute: str, name: str) -> dict[str, Any]:
-    """The message in an attribute of bytes."""
+    """Decodes the message of the type `name` in an attribute of bytes."""
     return decode(call[attribute].encode("utf-8", "surrogateescape"), name)
 
 
 def dimension_numbers(call: OpCall, kind: type[Any]) -> Any:
-    """The record for the message in the attribute `dimension_numbers`."""
+    """The message in the attribute `dimension_numbers`, as an instance of `kind`."""
     return kind(**message(call, "dimension_numbers", kind.__name__))
 
 
@@ -94,7 +94,7 @@ def _conv(
 
 
 def pairs(call: OpCall, padding: XlaOp) -> list[tuple[int, int]]:
-    """The padding before and after each dimension."""
+    """The padding before and after each dimension, from a constant operand."""
     found = call.constant(padding, "padding")
     if found.ndim != 2 or found.shape[1] != 2:
         call.fail(f"padding has shape {list(found.shape)}, wanted pairs of numbers")
@@ -112,7 +112,7 @@ def _gather(call: OpCall, value: XlaOp, starts: XlaOp, sizes: XlaOp) -> XlaOp:
 def _pad(call: OpCall, value: XlaOp, padding: XlaOp, low: XlaOp, high: XlaOp, interior: XlaOp) -> XlaOp:
     edges = [call.integers(operand, "the padding") for operand in (low, high, interior)]
     if {len(sizes) for sizes in edges} != {len(value.dims)}:
-        call.fail(f"there are {[len(sizes) for sizes in edges]} numbers for {len(value.dims)} dimensions")
+        call.fail(f"paddings of {[len(sizes) for sizes in edges]} numbers for {len(value.dims)} dimensions")
     return ops.Pad(value, padding, list(zip(*edges, strict=True)))
 
 
@@ -150,7 +150,7 @@ def _barrier(call: OpCall, values: list[XlaOp]) -> XlaOp:
     return ops.OptimizationBarrier(ops.Tuple(call.builder, values))
 
 
-# Sizes that are known while the program runs.
+# Dynamic sizes.
 
 
 @lowering("XlaSetBound")
@@ -167,17 +167,19 @@ def _set_size(call: OpCall, value: XlaOp, dimension: XlaOp, *size: XlaOp) -> Xla
         return ops.SetDimensionSize(value, size[0], place)
     made = value.instruction
     if made.opcode == "set-dimension-size" and not any(made.operands[0].shape.dynamic):
-        return XlaOp(call.builder, made.operands[0])  # (with the elements that are beyond the size)
+        return XlaOp(call.builder, made.operands[0])  # (elements beyond the dynamic size remain)
     return ops.RemoveDynamicDimension(value, place)
 
 
 @lowering("XlaDequantize")
 def _dequantize(call: OpCall, value: XlaOp) -> XlaOp:
-    """Numbers in a range, given as quantization steps: four bytes in each element, the highest byte first."""
+    """The numbers in a range that 8-bit quantization steps represent. An element has four steps, the highest
+    byte first.
+    """
     if call["mode"] != "MIN_COMBINED":
-        raise UnsupportedError(f"mode {call['mode']}")
+        raise UnsupportedError(f"mode {call['mode']} is not supported")
     if not value.dims:
-        call.fail("a scalar, wanted at least one dimension")
+        call.fail("the operand is a scalar, wanted at least one dimension")
     last = len(value.dims)
     shifts = call.builder.constant(np.array([24, 16, 8, 0], np.uint32))
     dims = (*value.dims, 4)
@@ -204,14 +206,14 @@ def _custom_call(call: OpCall, values: list[XlaOp]) -> XlaOp:
 def _custom_call_v2(call: OpCall, values: list[XlaOp]) -> XlaOp:
     types, dims, name = call["result_dtypes"], call["result_shapes"], call["call_target_name"]
     if len(types) != len(dims):
-        call.fail(f"there are {len(types)} types and {len(dims)} shapes of results")
+        call.fail(f"there are {len(types)} types, but {len(dims)} shapes of results")
     shape = TupleShape(tuple(shape_of(call, type_, sizes) for type_, sizes in zip(types, dims, strict=True)))
     config, effect = call["backend_config"], call["has_side_effect"]
     return ops.CustomCall(call.builder, name, values, shape, config, effect)
 
 
 def shape_of(call: OpCall, type_: str, dims: Sequence[int] | None) -> Shape:
-    """The shape of a result, which must be known."""
+    """The shape of a result; VerifyError if a size is unknown."""
     if dims is None or -1 in dims:
         call.fail(f"the shape of a result is not known: {dims}")
     return Shape(dtype_of(type_, "a result"), tuple(dims))

@@ -37,7 +37,7 @@ SymbolicGradient: input:Tin Tin=types>=1 Tout=types>=1 f=func -> output:Tout
 
 
 def computation(call: OpCall, attribute: str, types: Sequence[DType]) -> XlaComputation:
-    """The function named by an attribute, as a computation on scalars of these types."""
+    """Builds the function that an attribute names as a computation on scalars of these types."""
     graph = call.function(attribute)
     region = call.scope.inner(graph.name)
     parameters = [
@@ -119,13 +119,13 @@ def _call_module(call: OpCall, values: list[XlaOp]) -> XlaOp:
     takes the number of its platform as first argument.
     """
     if call["function_list"] or call["has_token_input_output"]:
-        raise UnsupportedError("a program of StableHLO that calls functions of the graph, or takes tokens")
+        raise UnsupportedError("unsupported: a program of StableHLO with calls of the graph, or tokens")
     source = stablehlo(contents(call["module"].encode("utf-8", "surrogateescape")))
     if source is None:
         call.fail("attribute 'module' is not a program of StableHLO")
     platforms = [name.upper() for name in call["platforms"]]
     if platforms and "CPU" not in platforms:
-        raise UnsupportedError(f"a program of StableHLO for {', '.join(platforms)}, wanted CPU")
+        raise UnsupportedError(f"the program of StableHLO is for {', '.join(platforms)}, wanted CPU")
     known = [platforms.index("CPU")] if len(platforms) > 1 else None
     shapes = [value.shape for value in values]
     module = import_source(source, entry_of(source), arg_types=shapes, dim_args=known)

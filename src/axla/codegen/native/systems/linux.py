@@ -1,4 +1,4 @@
-"""Linux on x86-64 and AArch64."""
+"""The functions of the glue for Linux on x86-64 and AArch64."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""macOS on ARM64 and x86-64. Written from the system's headers; it has not been run on macOS.
+"""The functions of the glue for macOS on ARM64 and x86-64, written from its headers and not yet run there.
 
 Objects are those of Linux: for 32- and 64-bit pointers and integers, its calling conventions are also those
 of macOS. Register x18 is reserved for the system.

@@ -1,4 +1,4 @@
-"""Windows on x86-64: functions of kernel32, KernelBase and the universal C runtime."""
+"""The functions of the glue for Windows on x86-64, by kernel32, KernelBase and the universal C runtime."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class Pages:
 
 def flush(start: int, size: int) -> None:
     """Makes code visible to the instruction cache, with `FlushInstructionCache`."""
-    own = c.c_void_p(-1)  # the process
+    own = c.c_void_p(-1)  # the pseudo handle of this process
     _call("FlushInstructionCache", c.c_int, own, c.c_void_p(start), c.c_size_t(size))
 
 
