@@ -41,7 +41,7 @@ def test_numbers_of_stack_frames_stay_without_their_table():
     [
         ("axla-program 2", "the program has version 2, but only 1 can be read"),
         ("axla-module 1", "not a program: the first line must be 'axla-program 1'"),
-        ("", "no program"),
+        ("", "not a program"),
     ],
 )
 def test_other_formats_and_versions_are_refused(first, message):
