@@ -35,8 +35,8 @@ class PlaceOf:
         self.alignment = element_alignment(value.shape)  # the alignment in bytes that its values need
         # The alignment in bytes of its memory: callers align parameters and results only to their elements.
         self.promised = ALIGNMENT
-        self.parameter = -1  # the leaf number of the entry's parameter that it is, or -1
-        self.result = -1  # the leaf number of the entry's result that it is, or -1
+        self.parameter = -1  # the leaf number if it is a parameter of the entry, else -1
+        self.result = -1  # the leaf number if it is a result of the entry, else -1
         self.constant = False
         self.writable = True
         self.merged: PlaceOf | None = None

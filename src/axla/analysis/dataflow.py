@@ -61,18 +61,18 @@ class LiveArray:
 class CopyPlace(enum.IntEnum):
     """The point of the program at which an edge's copy would run."""
 
-    OPERAND = 1  # before an instruction that overwrites an operand
-    INIT = 2  # before a loop, of its initial values
-    BACK = 3  # at the end of a loop's body
-    BRANCH = 4  # at the end of a branch
-    RESULT = 5  # at the end of the entry
+    OPERAND = 1  # before an instruction: a copy of an operand that it overwrites
+    INIT = 2  # before a loop: a copy of an initial value
+    BACK = 3  # at the end of a loop's body: a copy of the next value
+    BRANCH = 4  # at the end of a branch: a copy of a result
+    RESULT = 5  # at the end of the entry: a copy of a result
 
 
 @dataclass(slots=True, eq=False)
 class Edge:
-    """A conceptual copy of `source` to `target`. A real copy would be made of leaf `leaf` of an operand of
-    `at` (number `operand`) or, if `operand` is -1, of a root: of the body if `at` is a loop, else `at` is the
-    root itself.
+    """A conceptual copy of `source` to `target`. If it becomes a real copy, it copies leaf `leaf` of operand
+    number `operand` of `at`. If `operand` is -1, it copies that leaf of a root: the root of the body if `at`
+    is a loop, else `at` itself.
     """
 
     place: CopyPlace

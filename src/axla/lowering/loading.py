@@ -43,7 +43,7 @@ def load_program(text: str, segment: bytes, target: Target) -> Program:
         raise VerifyError(f"program {program.name} is long running, but its text says that it is not")
     for kernel, planned in zip(program.kernels, kernels, strict=True):
         if kernel != planned:
-            raise VerifyError(f"kernel {kernel.name} does not have the plan that {target.name} makes")
+            raise VerifyError(f"kernel {kernel.name}: its plan differs from the one for {target.name}")
     return program
 
 
@@ -94,7 +94,7 @@ def _written(computation: Computation) -> int:
 
 def _check(program: Program, step: Step, target: Target) -> None:
     """Checks that registers can hold a register step's values, and that a custom call has the right callee:
-    the verifier of programs cannot know these.
+    the verifier of programs cannot check these.
     """
     if isinstance(step, RegisterStep):
         root = step.computation.root

@@ -215,8 +215,8 @@ def _in_order(
 
 
 def _fitting(wanted: Axes, part: Along, used: set[int], size: int, grid: PrimeMesh) -> Axes:
-    """As many of the axes `wanted` as an array can take for a factor of size `size`. `used` are the axes that
-    it already has.
+    """The longest prefix of `wanted` along which an array can be cut for a factor of size `size`. `part` has
+    its present axes of the factor, `used` all of its axes.
     """
     if wanted[: len(part.axes)] != part.axes or not part.is_open or part.rest:
         return part.axes

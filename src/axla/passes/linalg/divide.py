@@ -177,7 +177,7 @@ def _rank(keys: XlaOp, other: XlaOp) -> XlaOp:
 
 
 def _inverse(rank: XlaOp) -> XlaOp:
-    """The inverse of a permutation given as a column, as a row."""
+    """The inverse of a permutation. The argument is a column, the result a row."""
     here = rank == mx.transposed(mx.places(rank, 1))
     return mx.total(mx.where(here, mx.places(rank, 1), np.int32(0)), 1)
 

@@ -79,8 +79,8 @@ def reduce_drops_unit_dims(root: Instruction[Reduce], x: Instruction, start: Ins
 
 @rule(Reduce, of=Reduce, where=is_single, allows=FREE)
 def reduce_reduce(root: Instruction[Reduce], inner: Instruction, start: Instruction) -> Rewritten:
-    """reduce(reduce(x, identity, a), v, b) => reduce(x, v, a and b), for one combiner and reduced dimensions
-    a, b
+    """reduce(reduce(x, identity, a), v, b) => reduce(x, v, a and b), if both use the same combiner; a and b
+    are the reduced dimensions
     """
     if not is_single(inner) or len(inner.users) != 1:
         return None

@@ -49,7 +49,7 @@ def slice_slice(root: Instruction, inner: Instruction) -> Rewritten:
 
 
 def _at(ranges: SliceDims, dimensions: Sequence[int]) -> SliceDims:
-    """The ranges of the given dimensions."""
+    """The starts, limits and strides of the given dimensions only."""
     lists = (ranges.starts, ranges.limits, ranges.strides)
     return SliceDims(*(tuple(values[d] for d in dimensions) for values in lists))
 

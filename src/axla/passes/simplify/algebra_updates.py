@@ -178,11 +178,12 @@ def slice_of_update(root: Instruction, update: Instruction, *_: Instruction) -> 
 def _order(
     numbers: Sequence[int], dropped: Sequence[int], dims: Sequence[int], rank: int, line: tuple[int, int]
 ) -> tuple[int, ...]:
-    """The order in which an array has the dimensions of an operand of the given rank.
+    """The dimensions of an operand of rank `rank`, in the order in which they occur in an array: the result
+    of a gather, or the updates of a scatter.
 
-    `dims` are the sizes of the array, `numbers` its window dimensions. The operand dimensions `dropped` are
-    not among these. `line` is the operand dimension that the index vectors select along, and the number of
-    index vectors.
+    `dims` are the sizes of the array, `numbers` its window dimensions. `dropped` are the operand dimensions
+    without a window dimension. `line` is (operand dimension along which the index vectors select, number of
+    index vectors).
     """
     at, count = line
     place = next(d for d, n in enumerate(dims) if d not in numbers and (n == count or count == 1))

@@ -47,8 +47,8 @@ contracting dimensions last.
 
 
 def while_loop_dot_batching(module: Module) -> None:
-    """Computes before a loop, as one dot, the dots of an invariant matrix with slices of invariant arrays
-    that differ from trip to trip.
+    """Replaces dots of an invariant matrix with slices of an invariant array, a different slice in each trip,
+    by one dot before the loop.
     """
     effectful = set(effectful_computations(module))
     session = rewrite.current_session()
