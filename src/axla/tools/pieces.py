@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from axla.api import compile, parse
 from axla.backends.cpu import CpuBackend, CpuExecutable
 from axla.backends.options import CompileOptions
 from axla.core import cache, flags
@@ -94,7 +95,6 @@ def backend_of(name: str) -> CpuBackend:
 
 def _optimized(text: str, question: Question) -> tuple[Module, Module, list[PassRun]]:
     """The module, a copy of it after the passes allowed by the question, and the runs of passes."""
-    from axla.api import parse
     from axla.lowering.pipeline import optimize
 
     module = parse(text)
@@ -126,7 +126,6 @@ class _Snapshot(Limit):
 
 def text_before_required(text: str, question: Question) -> str:
     """The module after the passes allowed by a question, before required ones that are left."""
-    from axla.api import parse
     from axla.lowering.pipeline import optimize
 
     backend, options = backend_of(question.backend), CompileOptions()
@@ -139,7 +138,6 @@ def text_before_required(text: str, question: Question) -> str:
 
 def prefix_outcome(text: str, question: Question, names: tuple[str, ...]) -> Outcome:
     """Whether the interpreter gives the same results after these passes as before."""
-    from axla.api import parse
 
     module = parse(text)
     backend, options = backend_of(question.backend), CompileOptions()
@@ -365,7 +363,6 @@ _AS_IT_IS = (pipelines.flatten_call_graph, pipelines.schedule, pipelines.copy_in
 
 def piece_outcome(piece: ModulePiece, question: Question) -> tuple[Outcome, tuple[KernelName, ...]]:
     """Whether the code of a piece, compiled on its own, gives the interpreter's results."""
-    from axla.api import parse
 
     module = parse(piece.text)
     stage(f"code of {piece.name}")
@@ -425,11 +422,16 @@ def _program(module: Module, question: Question) -> tuple[Any, tuple[KernelName,
     return loaded, names, made
 
 
+def kernels_of(piece: ModulePiece, question: Question) -> tuple[KernelName, ...]:
+    """The kernels of a piece."""
+    with flags.override(cache_dir=""):
+        return _program(parse(piece.text), question)[1]
+
+
 def inner_outcomes(piece: ModulePiece, question: Question) -> str:
     """The first instruction inside a fusion that has a wrong value when the kernel returns it, as text; the
     last one where all before are right, "" where it is not a fusion.
     """
-    from axla.api import parse
 
     module = parse(piece.text)
     root = module.entry.root
@@ -542,7 +544,6 @@ def differs_by_threads(
     """The kernels of a piece whose results differ in bits between numbers of threads, or between runs; None
     where all are equal.
     """
-    from axla.api import parse
     from axla.tools.trial import threads
 
     module = parse(piece.text)
@@ -568,7 +569,6 @@ def differs_by_threads(
 
 def bits_of(text: str, question: Question) -> list[list[bytes]]:
     """The bits of the results of `repeat` runs, for each kind of inputs."""
-    from axla.api import compile, parse
     from axla.tools.trial import threads
 
     with flags.override(cache_dir="", **dict(question.flags)), threads(question.threads):
@@ -587,7 +587,6 @@ def bits_of(text: str, question: Question) -> list[list[bytes]]:
 
 def slowest(text: str, question: Question) -> list[str]:
     """The three slowest steps, slowest first, with their names in a profile."""
-    from axla.api import compile, parse
     from axla.core.profile import profile
 
     module = parse(text)
