@@ -19,9 +19,12 @@ from axla.tools.apart import Apart, Ended
 from axla.tools.reduce import reduce
 
 from . import told
-from .work import ENDED, headline
+from .work import BY_FORCE, ENDED, headline
 
-SECONDS = 180.0
+SECONDS = 600.0
+"""Of a reduction, most of which is for starting processes where candidates end theirs."""
+CALL = 180.0
+"""Of one question of `bisect`."""
 CANDIDATE = 2.0
 """Of a run of a candidate, which may be a loop without an end."""
 TWINS = 100
@@ -46,7 +49,7 @@ def reduced(
             try:
                 found = child.call(asked, candidate, given, oracle, seed, family, why)
             except Ended as error:
-                found = f"{ENDED}: {error.how}"
+                found = f"{ENDED} {BY_FORCE if error.how == 'hang' else error.how}"
             return kind_of(found) == kind_of(why)
 
         return reduce(module, fails, seconds=SECONDS)
@@ -144,14 +147,16 @@ def bisected(module: Module, inputs: Sequence[np.ndarray], oracle: str, load: Se
         tolerance=DEFAULT_TOLERANCE if is_rough(module) else BITS,
         before=twins(module) if oracle == "cache" else (),
     )  # fmt: skip
-    with Trials(seconds=SECONDS, load=[told.__file__, *load]) as trials:
+    with Trials(seconds=CALL, load=[told.__file__, *load]) as trials:
         return str(bisect(module, trials, question))
 
 
 def kind_of(why: str) -> str:
-    """The kind of a failure: nothing, an error's class, that results differ, or that the process ended."""
+    """The kind of a failure: nothing, an error's class, that results differ, or that the process ended, by
+    itself or by force.
+    """
     if why.startswith(ENDED):
-        return ENDED
+        return f"{ENDED} {BY_FORCE}" if BY_FORCE in why else ENDED
     if not why.startswith("Traceback"):
         return "differs" if why else ""
     return headline(why).partition(":")[0]

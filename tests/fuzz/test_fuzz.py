@@ -411,6 +411,13 @@ def test_bisect_is_told_the_flags_and_control_edges_that_an_oracle_added(tmp_pat
         assert current.verify and current.shuffle is not None and current.disable_hlo_passes
 
 
+def test_a_process_that_crashes_and_one_that_hangs_are_two_kinds():
+    kinds = [
+        reducing.kind_of(f"{work.ENDED} {how}") for how in ("with exit code -11", "SIGSEGV", work.BY_FORCE)
+    ]
+    assert kinds[0] == kinds[1] != kinds[2]
+
+
 def test_bisect_is_told_how_an_oracle_compiled_what_ends_the_process(tmp_path, monkeypatch):
     class Ends(BaseException):
         pass

@@ -116,9 +116,12 @@ class Trials(Apart):
         """The outcome of running a module."""
         text = module if isinstance(module, str) else text_of(module)
         try:
-            return self.call(answer, text, question)
+            found = self.call(answer, text, question)
         except Ended as error:
             return ended(error)
+        if found.kind == "hang":  # it may still run, and write
+            self.close()
+        return found
 
 
 def ended(error: Ended) -> Outcome:
