@@ -368,14 +368,28 @@ def widened(module: Module) -> Module:
     return made
 
 
+def approximates(inst: Instruction) -> bool:
+    """Whether code may give other bits of its result: polynomials by Horner's rule are rounded once per
+    step.
+    """
+    steps = _is_step(inst) and any(_is_step(p) for o in inst.operands for p in o.operands)
+    return is_approximate(inst) or (steps and inst.shape.dtype.is_inexact)
+
+
+def _is_step(inst: Instruction) -> bool:
+    """Whether it adds something to a product, or takes it from one."""
+    adds = isinstance(inst.op, hlo.Add | hlo.Subtract)
+    return adds and any(isinstance(o.op, hlo.Multiply) for o in inst.operands)
+
+
 def is_rough(module: Module) -> bool:
-    return any(is_approximate(i) for c in module.computations for i in c.instructions)
+    return any(approximates(i) for c in module.computations for i in c.instructions)
 
 
 def is_summing(module: Module) -> bool:
     """Whether large numbers may meet in it, whose sum overflows in one order and not in another."""
     return any(
-        is_approximate(i) and (i.opcode in SUMS | APPROXIMATE)
+        approximates(i) and (i.opcode in SUMS | APPROXIMATE)
         for c in module.computations
         for i in c.instructions
     )
@@ -388,14 +402,14 @@ def rough_leaves(module: Module) -> list[bool]:
 
     def rough_computation(c: Any) -> bool:
         return any(
-            is_approximate(i) or any(map(rough_computation, i.op.computations())) for i in c.instructions
+            approximates(i) or any(map(rough_computation, i.op.computations())) for i in c.instructions
         )
 
     def rough(inst: Any) -> bool:
         for one in below(inst, done):
             known[one] = (
                 any(known[o] for o in one.operands)
-                or is_approximate(one)
+                or approximates(one)
                 or any(rough_computation(c) for c in one.op.computations())
             )
         return known[inst]
