@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 import random
 import traceback
@@ -26,7 +27,7 @@ SECONDS = 600.0
 CALL = 180.0
 """Of one question of `bisect`."""
 CANDIDATE = 2.0
-"""Of a run of a candidate, which may be a loop without an end."""
+"""Of a run of a candidate, which may be a loop without an end; more on a machine that has more to do."""
 TWINS = 100
 """Draws of modules that a cache may take for another one."""
 STEADY = 10
@@ -171,7 +172,7 @@ def asked(module: Module, given: Given, oracle: str, seed: str, family: str, why
     sorts = [i for c in module.computations for i in c.instructions if i.opcode == "sort"]
     if any(i.op.to_apply.root.opcode == "constant" for i in sorts):
         return ""  # no order
-    cases.SECONDS = CANDIDATE
+    cases.SECONDS = CANDIDATE * max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
     text = module.to_string(print_large_constants=True)
     case = Case(seed, module, arguments(module, given), family, text)
     question: Any = ORACLES[oracle]
