@@ -384,8 +384,8 @@ class _Walk:
 
 
 def in_place_operands(inst: Instruction, limits: Limits) -> dict[int, tuple[int, int]]:
-    """Maps each result leaf that must be written in place to (operand number, leaf of that operand) whose
-    memory it takes.
+    """For each result leaf that must be written in place, the operand whose memory it takes, as (operand
+    number, leaf of the operand).
     """
     op = inst.op
     if isinstance(op, hlo.CustomCall) and op.output_to_operand_aliasing:
@@ -400,8 +400,8 @@ def in_place_operands(inst: Instruction, limits: Limits) -> dict[int, tuple[int,
 
 
 def in_place_parameters(kernel: Computation, limits: Limits) -> dict[int, int]:
-    """Maps each result leaf of a kernel that must be written in place to the number of the parameter whose
-    memory it takes.
+    """For each result leaf that a kernel must write in place, the number of the parameter whose memory it
+    takes.
     """
     written = kernel_kind(kernel, limits).written(kernel_roots(kernel)[0])
     return {n: _parameter_number(inst) for n, inst in enumerate(written)}

@@ -90,7 +90,7 @@ def slice_of_concatenate(root: Instruction, inner: Instruction[Concatenate]) -> 
 
 
 def same_type(x: Instruction, root: Instruction) -> bool:
-    """Whether both arrays have the same element type."""
+    """Whether the arrays `x` and `root` have the same element type."""
     return shape_of(x).dtype is shape_of(root).dtype
 
 

@@ -194,8 +194,8 @@ def _order(
 
 
 def _is_line(places: tuple[tuple[int, ...], ...], indices: Instruction, vector_dim: int) -> bool:
-    """Whether indices select along a single dimension of the operand, and their array has only one dimension
-    that is longer than 1, besides `vector_dim`.
+    """Whether indices select along a single dimension of the operand, and all dimensions of their array have
+    size 1, except for one and `vector_dim`.
     """
     dims = shape_of(indices).dims
     long = [d for d, n in enumerate(dims) if n != 1 and d != vector_dim]

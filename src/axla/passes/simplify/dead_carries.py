@@ -52,7 +52,7 @@ class _Demand:
         self.effectful = effectful
         self.loops = _loops(module, whiles)
         self.of = {loop.inst: loop for loops in self.loops.values() for loop in loops}
-        # computation -> bodies of which its parameter has the elements
+        # computation -> loop bodies whose elements its parameter has
         self.owners: dict[Computation, set[Computation]] = {}
         for body, loops in self.loops.items():
             for computation in (body, *(loop.condition for loop in loops)):
