@@ -37,9 +37,9 @@ WHAT = {
     "interpret": "the tests of StableHLO's own interpreter pass",
     "models-stablehlo": "whole programs from StableHLO compute the recorded results",
     "models-bytecode": "whole programs from portable bytecode compute the recorded results",
-    "export": "StableHLO, imported and exported, is accepted by MLIR and computes the expected outputs in XLA",
-    "export-models": "whole programs, imported from and exported to StableHLO, compute the recorded results in XLA",
-    "export-exec": "texts, exported to StableHLO that MLIR accepts and imported again, compute the same results",
+    "export": "exported StableHLO is accepted by MLIR and computes the expected outputs in XLA",
+    "export-models": "whole programs, exported as StableHLO, compute the recorded results in XLA",
+    "export-exec": "texts, exported as StableHLO for MLIR and imported, compute the same results",
     "programs": "compiled programs, printed and parsed, print the same text and compute the same bits",
     "devices": "texts for 2 to 8 devices compute XLA:CPU's results on each device",
     "devices-jax": "JAX programs with shard_map, as StableHLO, compute JAX's results on every partition",
@@ -71,7 +71,7 @@ The element type is that of the op's first operand, or of its result if it has n
 
 | mark | meaning |
 | --- | --- |
-| a number | the number of cases in the corpora that run the op at this type; all agree on all three backends |
+| a number | the number of cases in the corpora for the op and type; all agree on all three backends |
 | `3/5` | three of five cases agree; the others are among the exceptions |
 | `+` | no case, but the op's samples run, and compiled code computes the interpreter's results |
 | `i` | only the interpreter runs it |

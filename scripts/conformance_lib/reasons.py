@@ -14,7 +14,7 @@ KNOWN = [
     ("exec", "", SENSITIVE, "XLA's own result moves between its optimisation levels"),
     (
         "matrix", "^atan2_c(64|128) ", "differs",
-        "atan2 of complex numbers: XLA rounds intermediate results, axla's result is nearer to the exact value",
+        "atan2 of complex numbers: XLA rounds intermediate results, axla's result is more accurate",
     ),
     (
         "matrix", "^popcnt_s4 ", "differs",

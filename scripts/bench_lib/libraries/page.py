@@ -31,11 +31,12 @@ and not edited, except for the last column, which is kept.
 {machine}.
 Date: {date}. Load of the machine, shared with other work, at the end: {load}.
 
-`limit` is the fraction of the machine's limit that axla reaches. The limit is the time of a copy that reads and writes the same number of
-bytes (more than 100 %: the data is in a nearer cache than the copy's, or only read), or of the job's multiply-adds
-in registers, whichever is longer; both are measured in the same process. `gain` is axla's time on one thread
-divided by that on two. Bold: a ratio above {goal}. For jobs below {least:.0%} of the limit, the last column explains
-the time by the machine code of the dominant loop.
+`limit` is the fraction of the machine's limit that axla reaches. The limit is the time of a copy that
+reads and writes the same number of bytes (more than 100 %: the data is in a nearer cache than the
+copy's, or only read), or of the job's multiply-adds in registers, whichever is longer; both are measured
+in the same process. `gain` is axla's time on one thread divided by that on two. Bold: a ratio above
+{goal}. For jobs below {least:.0%} of the limit, the last column explains the time by the machine code of
+the dominant loop.
 """
 
 
