@@ -167,7 +167,10 @@ def test_custom_calls_keep_what_stablehlo_has_no_words_for(said):
 
 @pytest.mark.parametrize("given, message", [
     ('{schedule = "SOON"}', "SOON"), ("{window_dimensions = 3 : i64}", "window_dimensions"),
-    ("{window_dimensions = array<i64: 3>, window_strides = array<i64: 1, 2>}", "stride has 2 entries, but size has 1"),
+    (
+        "{window_dimensions = array<i64: 3>, window_strides = array<i64: 1, 2>}",
+        "stride has 2 entries, but size has 1",
+    ),
     ('{dimension_numbers = "b0f"}', "dimension_numbers"), ("3 : i64", "dictionary"),
 ])  # fmt: skip
 def test_what_is_wrong_in_them_is_refused(given, message):
