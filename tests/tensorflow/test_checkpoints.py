@@ -164,7 +164,7 @@ def test_a_damaged_index_is_found(tmp_path):
         ({"shape": {"dim": [{"size": 1 << 40}]}}, "bytes do not fit"),
         ({"shape": {"unknown_rank": True}}, "not fully known"),
         ({"dtype": "DT_RESOURCE"}, "arrays of DT_RESOURCE are not"),
-        ({"slices": [{"extent": [{"length": 9}, {}]}]}, r"a slice is \[0:9\]"),
+        ({"slices": [{"extent": [{"length": 9}, {}]}]}, r"the slice \[0:9\]"),
         ({"slices": [{"extent": [{}]}]}, "a slice has 1 dimensions"),
         ({"slices": []}, "checksum"),
     ],

@@ -66,7 +66,7 @@ def write_package(
     if others := neighbours(folder, library.prefix, list(contents)):
         files_of = f"{folder} has files of other libraries, which stay: {', '.join(others)}"
         warnings.warn(
-            f"{files_of}; CMakeLists.txt, build.rs and example.c are of {chosen.name}", stacklevel=3
+            f"{files_of}; CMakeLists.txt, build.rs and example.c are now for {chosen.name}", stacklevel=3
         )
     return Package(folder, files, library, report if isinstance(report, str) else report.decode())
 

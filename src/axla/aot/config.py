@@ -254,7 +254,7 @@ def _check_read_only(
     if nameless:
         raise InvalidArgument(
             f"variables: no result is called {label.label}, so nothing writes it; {', '.join(nameless)} may "
-            "be meant: names=(None, [...]) and --result-names=... give results names"
+            "be meant: names=(None, [...]) and --result-names=... set the names of results"
         )
 
 

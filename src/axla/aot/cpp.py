@@ -40,7 +40,7 @@ class _Entry:
 
     @property
     def const(self) -> bool:
-        """Whether the function must not change it through accessors."""
+        """Whether the value must not be changed through accessors."""
         return self.value.role is Role.CONSTANT_VARIABLE
 
 
@@ -89,7 +89,7 @@ def _class(function: LibraryFunction, library: CompiledLibrary) -> str:
 
 
 def _entries(function: LibraryFunction) -> list[_Entry]:
-    """Arguments, variables, results; the names of variables' accessors have no number."""
+    """The values of a class: arguments, variables, results. Accessors of variables have no number."""
     found = []
     plain = [a for a in function.arguments if a.role is Role.ARGUMENT]
     for number, value in enumerate((*plain, *function.variables)):

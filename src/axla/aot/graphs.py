@@ -67,7 +67,7 @@ def example(saved: Saved, args: Sequence[Any] | None, options: Options) -> Examp
     """The function that the options select. `args`: its arguments as arrays, shapes or texts of shapes."""
     for name in ("freeze_checkpoint", "freeze_saver") if options.config is None else ("signature",):
         if getattr(options, name) is not None:
-            raise InvalidArgument(f"{name}: it cannot be combined with the other options for the graph")
+            raise InvalidArgument(f"{name}: freeze_... options need a config, signature excludes it")
     if options.config is not None:
         graph = graph_of(saved.graph, saved.name)
         return _of_config(graph, configs.read_config(options.config), _values(saved, graph, options), options)
@@ -214,7 +214,7 @@ def _argument(argument: model.Argument, value: Any) -> tuple[Shape, np.ndarray |
     return Shape(argument.dtype, dims), None
 
 
-# With either.
+# With a configuration or a signature.
 
 
 def _imported(
@@ -254,7 +254,9 @@ def _between(
 
 
 def _named(entries: Sequence[ConfigEntry]) -> tuple[ConfigEntry, ...]:
-    """Entries with names; C keywords get an underscore."""
+    """The entries, each with a name, by default that of its node. A derived name that is a C keyword gets an
+    underscore.
+    """
     names = derived([e.name or (f"{e.node}_{e.output}" if e.output else e.node) for e in entries], "value")
     chosen = [name if e.name in KEYWORDS else e.name or name for e, name in zip(entries, names, strict=True)]
     return tuple(replace(e, name=name) for e, name in zip(entries, chosen, strict=True))

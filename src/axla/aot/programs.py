@@ -32,7 +32,7 @@ _TABLE = "0ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
 def write(library: CompiledLibrary, recordings: Sequence[Recording] = ()) -> dict[str, str | bytes]:
-    """example.c, P_test.c, P_benchmark.c; and P_test.bin when the recordings are large.
+    """The files by name: example.c, P_test.c, P_benchmark.c; and P_test.bin when the recordings are large.
 
     There is one recording per function, in order. Without recordings, the test runs each function twice and
     compares the results.
@@ -115,7 +115,7 @@ def _fill(value: LibraryValue) -> list[str]:
     """Statements that fill an argument with small fixed numbers."""
     name, dtype = f"arg_{value.name}", value.dtype
     if not value.count:
-        return ["  (void)i;"]  # nothing else may use it
+        return ["  (void)i;"]  # the variable i is not used otherwise
     loop = f"  for (i = 0; i < {value.count}u; ++i)" if value.count != 1 else "  i = 0;"
     number = "0.25f * (float)(i % 7) - 0.5f"
     if dtype.is_complex:

@@ -267,7 +267,7 @@ class Client:
 
 
 class LocalClient(Client):
-    """A client whose device is in this process; all of them are."""
+    """A client whose devices are in this process, as those of all clients are."""
 
     def platform(self) -> str:
         """The name of the backend."""

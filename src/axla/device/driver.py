@@ -187,5 +187,5 @@ class Driver:
         return f"error {code}"
 
     def error(self, what: str, code: int) -> RuntimeFailure:
-        """The error for a call that failed with a code; `what` names what was called for."""
+        """The error for a call that failed with a code; `what` describes the call."""
         return DeviceError(f"{self.name}: {what}: {self.said(code)}")

@@ -82,7 +82,7 @@ class DeviceExecutable(Executable):
 
     @property
     def host_steps(self) -> Mapping[str, str]:
-        """The kernels that the host runs, with copies to it and back, and the reasons."""
+        """The kernels that the host runs, on copies of operands and results, and the reasons."""
         return self.compiled.host_steps
 
     def _run(self, inputs: list[Any], options: ExecuteOptions) -> list[Array]:
@@ -177,7 +177,9 @@ class DeviceExecutable(Executable):
         run.event = self.driver.mark()
 
     def _entered(self, frame: int, run: DeviceRun) -> int:
-        """The host's part of a run; if it may be long, on another thread, so that Ctrl-C stops it."""
+        """Executes the host's part of a run, on another thread if it may take long, so that Ctrl-C stops it.
+        Returns its error code.
+        """
         begin, enter = time.monotonic(), partial(self._entry, frame)
         here = threading.current_thread() is not threading.main_thread() or not self._long
         code = enter() if here else apart(enter, partial(run.stop, abi.INTERRUPTED))

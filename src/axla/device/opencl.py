@@ -171,8 +171,8 @@ def _write(f: GlueFunction, context: Ssa, target: Ssa, source: Ssa, size: Ssa, f
 
 @cache
 def devices() -> list[tuple[Any, int]]:
-    """The devices that axla can use, of the first library that has any: library and handle. UnsupportedError
-    where there are none.
+    """The devices that axla can use, of the first library that has any, as pairs of library and handle.
+    UnsupportedError if there are none.
     """
     beside = os.path.join(sys.prefix, "lib", "libintelocl.so")
     named = flags.current().opencl

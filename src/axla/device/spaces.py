@@ -69,13 +69,13 @@ class _Split:
         return found
 
     def scope(self, steps: Sequence[Step]) -> Steps:
-        """The steps of a branch; values fetched in it are not available after it."""
+        """Converts the steps of a branch. Values moved to registers in it are not available after it."""
         self.held.append(set())
         return self.steps(steps)
 
     def fetched(self, value: ArrayValue, steps: Steps) -> ArrayValue:
-        """A value in registers. If it is not there yet, a transfer is added, outside of loops that do not
-        compute it.
+        """A value in registers. If it is not in registers yet, a transfer is added, before the loops that do
+        not compute it.
         """
         register, held = replace(value, place=None), self.held[-1]
         if value.place is not None and not any(value.name in names for names in self.held):
@@ -187,7 +187,7 @@ class _Split:
         return replace(value, place=self.room(value.memory.size))
 
     def room(self, size: int) -> BufferSlice:
-        """Host memory for a step; every step uses it from its beginning."""
+        """Reserves host memory for the current step. Each step uses the host memory from the beginning."""
         begin = self.used
         self.used = begin + aligned(size)
         self.host_bytes = max(self.host_bytes, self.used)

@@ -231,7 +231,7 @@ def _to_host(args: Any) -> None:
     found = array.to_numpy()
     found = found.transpose(_order_of(args.host_layout, array.ndim)[::-1])
     if args.dst_size < array.nbytes:
-        raise InvalidArgument(f"the destination has {args.dst_size} bytes, the array {array.nbytes}")
+        raise InvalidArgument(f"the destination has {args.dst_size} bytes, the array needs {array.nbytes}")
     c.memmove(args.dst, np.ascontiguousarray(found).ctypes.data, array.nbytes)
     args.event = ready_event()
 

@@ -114,7 +114,7 @@ class _Context:
 
     @property
     def stream(self) -> int:
-        jaxlib: Any = sys.modules["jaxlib._jax"]  # loaded, since its handler is
+        jaxlib: Any = sys.modules["jaxlib._jax"]  # loaded, since its handler is registered
         raise jaxlib.JaxRuntimeError("UNIMPLEMENTED: XLA FFI GPU context is not available")
 
 

@@ -160,7 +160,7 @@ def _python(f: GlueFunction, name: str, args: Arguments) -> Ssa:
 
 
 def _leave_at_end(f: GlueFunction, *, fails: bool) -> None:
-    """Returns early when the interpreter has ended, after all `atexit` functions."""
+    """Emits an early return for the time when the interpreter has ended, after all `atexit` functions."""
     with f.if_(f.call("i32", "Py_IsInitialized").eq(0), likely=False):
         f.ret(_refusal(f, Status.CANCELLED, "the interpreter has ended") if fails else f.null())
 
@@ -439,7 +439,7 @@ def _note_memory(f: GlueFunction, array: Ssa, record: Ssa) -> None:
 
 
 def _place(name: str) -> Body:
-    """The body of a query for the device or memory of a buffer; the first one, if it was deleted before."""
+    """Writes a query for the device or memory of a buffer; a buffer deleted before has the first one."""
 
     def body(f: GlueFunction, args: Arguments) -> None:
         buffer = args["buffer"]

@@ -96,7 +96,7 @@ class PjrtExecutable:
         self.donated = [arrays.index(n) for n in sorted(given) if n in arrays]
         self.extra = [n for n in self.donated if n not in face.donated]
         self.struct: Any = EXECUTABLE.ctypes()()
-        self.asked_for: bytes | None = None  # the bytes of which the client knows only the size
+        self.asked_for: bytes | None = None  # set after a query for the size, until the query for the bytes
         self._keep: list[Any] = []
         self._texts: dict[bytes, Any] = {}
         self.costs: NamedValues | None = None
@@ -330,7 +330,7 @@ def _device_assignment(args: Any) -> None:
 
 
 def _give_bytes(args: Any, program: PjrtExecutable, data: bytes, owner: str) -> None:
-    """Passes bytes that live as long as the program."""
+    """Passes bytes, which live as long as the program, to the caller."""
     args.serialized_bytes, args.serialized_bytes_size = program.kept(data), len(data)
     setattr(args, owner, None)
     setattr(args, f"{owner}_deleter", NOTHING)

@@ -192,7 +192,7 @@ def _box(extents: Proto, dims: tuple[int, ...], what: str) -> Box:
         begin = extent.get("start", 0)
         length = extent.get("length", size)
         if not 0 <= begin <= begin + length <= size:
-            raise ParseError(f"{what}: a slice is [{begin}:{begin + length}] in a dimension of {size}")
+            raise ParseError(f"{what}: the slice [{begin}:{begin + length}] exceeds a dimension of {size}")
         box.append(slice(begin, begin + length))
     return tuple(box)
 
@@ -229,7 +229,7 @@ def _slice_key(name: bytes, extents: Proto) -> bytes:
     """
     listed = extents.get("extent", [])
     escaped = b"".join(_ESCAPES.get(byte, bytes([byte])) for byte in name)
-    rank = bytes([1, len(listed)] if listed else [0])  # (the count of bytes, then the number)
+    rank = bytes([1, len(listed)] if listed else [0])  # (the count of bytes, then these bytes)
     key = b"\0" + escaped + b"\0\1" + rank
     for extent in listed:
         key += _signed(extent.get("start", 0))
@@ -246,7 +246,7 @@ def _signed(value: int) -> bytes:
     return (value | ones << 7 * width).to_bytes(width, "big")
 
 
-# Version 1.
+# Checkpoints of version 1.
 
 
 class Tables(Mapping[str, np.ndarray]):

@@ -432,7 +432,7 @@ def _function(message: Proto, name: str, attributes: Mapping[str, Proto], librar
     for arg in _args(message, "input_arg"):
         types = _arg_types(arg, attributes, "its signature")
         if len(types) != 1:
-            raise UnsupportedError(f"argument '{arg.get('name')}' is a list")
+            raise UnsupportedError(f"argument '{arg.get('name')}' is a list, which is not supported")
         arguments.append((arg.get("name", ""), types[0]))
     for number, (arg_name, type_) in enumerate(arguments):
         node = Node(arg_name, ARGUMENT, [], [], {}, types=[type_], names=[""])

@@ -283,7 +283,7 @@ def _body(
     entered = [*values, *(region.state[resource] for resource in inputs.resources)]
     results = region.call(body, values)
     if len(results) != len(inputs.values):
-        raise VerifyError(f"the body '{body.name}' returns {len(results)} values of {len(inputs.values)}")
+        raise VerifyError(f"the body '{body.name}' returns {len(results)} values, not {len(inputs.values)}")
     return region, entered, [*results, *(region.state[resource] for resource in inputs.resources)]
 
 

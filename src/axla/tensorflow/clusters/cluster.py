@@ -221,7 +221,7 @@ class Cluster:
             if len(self.executables) == MOST_EXECUTABLES:
                 unused = [one for one in self.executables if not one.struct.uses]
                 if not unused:
-                    raise UnsupportedError(f"{self.name}: {MOST_EXECUTABLES} executables are running")
+                    raise UnsupportedError(f"{self.name}: its {MOST_EXECUTABLES} executables are all in use")
                 self.executables.remove(min(unused, key=lambda one: one.struct.last))
             self._set([*self.executables, made])
             self._used(made)

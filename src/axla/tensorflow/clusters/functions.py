@@ -221,7 +221,7 @@ def _layer(layer: Any) -> Any:
     """Makes the calls of a Keras layer, and the steps of a model, run through axla; returns the layer."""
     in_stateless_scope = sys.modules["keras.src.backend.common.stateless_scope"].in_stateless_scope
     call = layer.call
-    layer.jitted_call = jitted = Jitted(call, autograph=False)  # for reports
+    layer.jitted_call = jitted = Jitted(call, autograph=False)  # read by `explain`
 
     @functools.wraps(call)
     def called(*args: Any, **kwargs: Any) -> Any:

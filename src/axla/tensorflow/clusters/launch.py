@@ -189,7 +189,7 @@ def _fail(function: str, place: int, error: Any) -> None:
     code, text = status_of(error), repr(error)
     if isinstance(error, AxlaError):
         text = str(error)
-    elif isinstance(error, tf.errors.OpError):  # of the fallback
+    elif isinstance(error, tf.errors.OpError):  # raised by the fallback
         code, text = error.error_code, error.message
     status = api().tf["TF_NewStatus"]()
     api().tf["TF_SetStatus"](status, code, text.encode("utf-8", "replace"))

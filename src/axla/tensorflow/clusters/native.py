@@ -21,9 +21,9 @@ _FUNCTIONS = GlueFunctions()
 
 def emit(m: GlueModule) -> None:
     """Adds the kernel to a module."""
-    m.variable("tf_compiled", "ptr", "null")  # in Python: makes an EXECUTABLE for inputs
-    m.variable("tf_executed", "ptr", "null")  # in Python: runs a program
-    m.variable("tf_failed", "ptr", "null")  # in Python: reports the error of a run
+    m.variable("tf_compiled", "ptr", "null")  # the function in Python that makes an EXECUTABLE
+    m.variable("tf_executed", "ptr", "null")  # the function in Python that runs a program
+    m.variable("tf_failed", "ptr", "null")  # the function in Python that reports the error of a run
     _FUNCTIONS.emit(m)
 
 

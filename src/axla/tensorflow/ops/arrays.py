@@ -221,7 +221,7 @@ def _split_v(call: OpCall, value: XlaOp, size_splits: XlaOp, axis: XlaOp) -> lis
     if parts.count(-1) == 1:
         parts[parts.index(-1)] = size - sum(parts) - 1
     if sum(parts) != size or min(parts) < 0:
-        call.fail(f"size_splits is {parts}, wanted sizes that add up to {size}, dimension {place}")
+        call.fail(f"size_splits {parts} do not add up to {size}, the size of dimension {place}")
     return cut(value, parts, place)
 
 
@@ -235,7 +235,7 @@ def cut(value: XlaOp, parts: Sequence[int], axis: int) -> list[XlaOp]:
 def _pack(call: OpCall, values: list[XlaOp]) -> XlaOp:
     axis = call.axis(call["axis"], len(values[0].dims) + 1)
     if len({value.dims for value in values}) > 1:
-        call.fail(f"shapes {[list(value.dims) for value in values]} differ")
+        call.fail(f"wanted operands of one shape, found {[list(value.dims) for value in values]}")
     return ops.ConcatInDim(call.builder, [expanded(value, axis) for value in values], axis)
 
 
@@ -387,7 +387,7 @@ def _empty(call: OpCall, shape: XlaOp) -> XlaOp:
     return full(call, shape_operand(call, shape), call.dtype("dtype"))
 
 
-# Order.
+# Changing the order of elements.
 
 
 @lowering("Reverse")

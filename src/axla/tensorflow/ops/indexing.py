@@ -186,7 +186,7 @@ def _sparse_to_dense(call: OpCall, indices: XlaOp, shape: XlaOp, values: XlaOp, 
     count = indices.dims[0] if indices.dims else 1
     rows = indices if len(indices.dims) == 2 else ops.Reshape(indices, (count, 1))
     if default.dims or rows.dims[1] != len(dims):
-        call.fail(f"sparse_indices has shape {list(indices.dims)}, default_value {list(default.dims)}")
+        call.fail(f"sparse_indices {list(indices.dims)}, default_value {list(default.dims)} do not fit")
     return _scatter(call, ops.Broadcast(default, dims), rows, values, "Update")
 
 

@@ -292,7 +292,7 @@ def with_length(call: OpCall, value: TensorList, count: int) -> TensorList:
     if count < 0:
         call.fail(f"a list cannot have {count} elements")
     if length is None:
-        raise UnsupportedError("a list is resized whose number of elements is not known")
+        raise UnsupportedError("the number of elements of the resized list is not known")
     if count == length:
         return value
     cut = value.fitted(call.builder, replace(value.type, room=min(length, count)))
@@ -320,7 +320,7 @@ def stacked(call: OpCall, value: TensorList, element: Shape | None) -> XlaOp:
     """
     value = _filled(call, value, element)
     if not isinstance(value.type.element, Shape):
-        call.fail("the elements of the list are lists")
+        call.fail("the elements of the list are lists, wanted arrays")
     length = value.type.length
     if length is None and not value.type.sealed:
         raise UnsupportedError("the number of elements of the list is not known")

@@ -245,7 +245,7 @@ def _turned(value: XlaOp, places: int) -> XlaOp:
     return ops.ConcatInDim(value.builder, pieces, len(value.dims) - 1)
 
 
-# Types.
+# Conversions of types.
 
 
 @lowering("Cast")
@@ -273,7 +273,7 @@ def _bitcast(call: OpCall, value: XlaOp) -> XlaOp:
     return ops.BitcastConvertType(value, call.dtype("type"))
 
 
-# Choices.
+# Selection.
 
 
 @lowering("Select")

@@ -51,7 +51,7 @@ def _product(x: XlaOp, y: XlaOp, flipped: tuple[bool, bool], dtype: object = Non
     right = len(y.dims) - (1 if flipped[1] else 2)
     if x.dims[left] != y.dims[right]:
         raise VerifyError(
-            f"shapes {list(x.dims)} and {list(y.dims)}: {x.dims[left]} columns, {y.dims[right]} rows"
+            f"{list(x.dims)} and {list(y.dims)} do not match: {x.dims[left]} columns, {y.dims[right]} rows"
         )
     same = list(range(len(y.dims) - 2))
     numbers = (([left], [right]), (same, same))
@@ -96,7 +96,7 @@ def _features(call: OpCall, value: XlaOp) -> int:
     """The feature dimension, along which a bias is added."""
     rank, is_first = len(value.dims), call["data_format"].startswith("NC")
     if rank < 2 + is_first:
-        call.fail(f"shape {list(value.dims)}, wanted at least {2 + is_first} dimensions")
+        call.fail(f"the operand has shape {list(value.dims)}, wanted at least {2 + is_first} dimensions")
     return 1 if is_first else rank - 1
 
 

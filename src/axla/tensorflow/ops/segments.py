@@ -44,7 +44,7 @@ def _combined(call: OpCall, data: XlaOp, ids: XlaOp, count: int, kind: str) -> X
     """Combines the rows of each segment. Rows whose segment number is out of range are ignored."""
     rank = len(ids.dims)
     if data.dims[:rank] != ids.dims:
-        call.fail(f"segment_ids has shape {list(ids.dims)}, which does not fit {list(data.dims)}")
+        call.fail(f"segment_ids of shape {list(ids.dims)} do not fit data of shape {list(data.dims)}")
     if count < 0:
         call.fail(f"num_segments is {count}, wanted at least 0")
     target = full(call, [count, *data.dims[rank:]], data.dtype, _start(data.dtype, kind))

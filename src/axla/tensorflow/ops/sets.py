@@ -83,7 +83,7 @@ def _partition(call: OpCall, data: XlaOp, partitions: XlaOp) -> list[XlaOp]:
     """The rows of each partition, as a list by partition number."""
     rank = len(partitions.dims)
     if data.dims[:rank] != partitions.dims:
-        call.fail(f"partitions has shape {list(partitions.dims)}, data {list(data.dims)}")
+        call.fail(f"partitions of shape {list(partitions.dims)} do not fit data of {list(data.dims)}")
     size = prod(partitions.dims)
     rows = ops.Reshape(data, [size, *data.dims[rank:]])
     if not size:

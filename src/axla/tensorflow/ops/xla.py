@@ -206,7 +206,7 @@ def _custom_call(call: OpCall, values: list[XlaOp]) -> XlaOp:
 def _custom_call_v2(call: OpCall, values: list[XlaOp]) -> XlaOp:
     types, dims, name = call["result_dtypes"], call["result_shapes"], call["call_target_name"]
     if len(types) != len(dims):
-        call.fail(f"there are {len(types)} types and {len(dims)} shapes of results")
+        call.fail(f"there are {len(types)} types, but {len(dims)} shapes of results")
     shape = TupleShape(tuple(shape_of(call, type_, sizes) for type_, sizes in zip(types, dims, strict=True)))
     config, effect = call["backend_config"], call["has_side_effect"]
     return ops.CustomCall(call.builder, name, values, shape, config, effect)
