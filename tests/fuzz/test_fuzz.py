@@ -319,6 +319,23 @@ ENTRY e {{ x = {dtype}[4] parameter(0)
         assert bool(judge.differs(case, ([other], heard))) is not may
 
 
+def test_the_sign_of_a_nan_that_passes_two_operations_says_nothing():
+    """Of which each may change it."""
+    text = """
+larger { a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT c = f32[] maximum(a, b) }
+ENTRY e { x = f32[2,4] parameter(0)
+  z = f32[] constant(0)
+  y = f32[4] reduce(x, z), dimensions={0}, to_apply=larger
+  t = (f32[1], s32[1]) topk(y), k=1, largest=true
+  ROOT i = s32[1] get-tuple-element(t), index=1 }"""
+    case = case_from(text, np.array([[0.5, 0.25, np.nan, 0], [0, 1, 2, 3]], np.float32))
+    (wanted,), heard = case.wanted
+    other = np.array([2 if wanted[0] != 2 else 3], np.int32)
+    assert not judge.differs(case, ([other], heard))
+
+
 def test_a_lost_control_edge_is_a_difference():
     text = """
 ENTRY e { x = s32[] parameter(0)
@@ -427,6 +444,13 @@ def test_bisect_is_told_the_flags_and_control_edges_that_an_oracle_added(tmp_pat
     with Apart(60.0, load=[str(path)]) as child:
         current = child.call(flags.current)
         assert current.verify and current.shuffle is not None and current.disable_hlo_passes
+
+
+def test_a_process_that_crashes_and_one_that_hangs_are_two_kinds():
+    kinds = [
+        reducing.kind_of(f"{work.ENDED} {how}") for how in ("with exit code -11", "SIGSEGV", work.BY_FORCE)
+    ]
+    assert kinds[0] == kinds[1] != kinds[2]
 
 
 def test_bisect_is_told_how_an_oracle_compiled_what_ends_the_process(tmp_path, monkeypatch):

@@ -41,16 +41,16 @@ def test_while_sums():
 
 def test_step_limit_and_deadline_stop_a_loop():
     endless = LOOP.format(n=2_000_000_000, step=1)
-    with pytest.raises(DeadlineExceeded, match="after 1000 steps"):
+    with pytest.raises(DeadlineExceeded, match="at its limit of 1000 steps"):
         run(endless, step_limit=1000)
-    with pytest.raises(DeadlineExceeded, match="after 0.2 seconds"):
+    with pytest.raises(DeadlineExceeded, match="at its deadline of 0.2 seconds"):
         run(endless, deadline=0.2)
 
 
 def test_a_deadline_stops_windows_that_see_nothing():
     text = """ENTRY e { x = s32[1,1] parameter(0) z = s32[] constant(0)
     ROOT r = s32[1,1] reduce-window(x, z), window={size=999x999 pad=0_998x0_998}, to_apply=add }"""
-    with pytest.raises(DeadlineExceeded, match="after 1000 steps"):
+    with pytest.raises(DeadlineExceeded, match="at its limit of 1000 steps"):
         run(ADD + text, np.zeros((1, 1), np.int32), step_limit=1000)
 
 

@@ -74,7 +74,7 @@ def _planned(kernel: Kernel, target: Target) -> Kernel:
     needed = {(leaf, number) for leaf, number in forced if shapes[leaf].byte_size}
     allowed = forced | {(leaf, number) for leaf, numbers in free.items() for number in numbers}
     if not needed <= set(kernel.in_place) <= allowed:
-        raise VerifyError(f"kernel {kernel.name} may not write in place as {kernel.in_place} says")
+        raise VerifyError(f"kernel {kernel.name}: its computation does not allow in_place={kernel.in_place}")
     if kernel.name != kernel_name(computation, kernel.in_place):
         raise VerifyError(f"kernel {kernel.name}: the name is not the hash of its computation")
     return plan_kernel(kernel.name, computation, kernel.in_place, target)

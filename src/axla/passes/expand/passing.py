@@ -2,7 +2,8 @@
 factors, which say which dimensions are cut together.
 
 If two shardings of one factor disagree, their common prefix is propagated. If two factors of an array want
-the same axis, the factor that comes from the larger array gets it, then that of the first operand.
+the same axis, the factor from the larger array gets it; among arrays of equal size, that of the first
+operand.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ def collectives_removal(module: Module) -> None:
 
 
 def _operands(inst: Instruction) -> Instruction:
-    """The operands as the result."""
+    """The operands, packed as the result of the instruction."""
     return packed(inst.shape, inst.operands)
 
 

@@ -184,7 +184,7 @@ def _inverse(rank: XlaOp) -> XlaOp:
 
 def _sorted(d: XlaOp, z: XlaOp) -> tuple[XlaOp, XlaOp, XlaOp]:
     """Sorts d ascending, with the d whose z is 0 last. Returns the ranks (a row), the sorted d (a column),
-    and the distances to the next d (a column), infinite if z is 0 for one of the two.
+    and the distance of each d to the next (a column). A distance is infinite if z is 0 for one of the two.
     """
     keys = mx.where(z == 0, np.inf, d)
     rank = mx.transposed(_rank(mx.transposed(keys), keys))
