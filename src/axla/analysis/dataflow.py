@@ -80,7 +80,7 @@ class Edge:
     target: LiveArray
     at: Instruction
     operand: int
-    leaf: int  # of the copied operand or root
+    leaf: int  # the leaf of the operand or root that is copied
     depth: int  # the number of loops that contain the copy
 
 
@@ -93,9 +93,7 @@ class Dataflow:
     values: list[LiveArray] = field(default_factory=list)
     leaves: dict[Instruction, tuple[LiveArray | None, ...]] = field(default_factory=dict)  # None: a token
     edges: list[Edge] = field(default_factory=list)
-    groups: list[tuple[LiveArray, ...]] = field(
-        default_factory=list
-    )  # values that share memory by definition
+    groups: list[tuple[LiveArray, ...]] = field(default_factory=list)  # values that share memory in any case
     parameters: list[LiveArray | None] = field(default_factory=list)  # by leaf of the entry's parameters
     results: list[LiveArray | None] = field(default_factory=list)  # by leaf: the values of the entry's root
     slots: list[LiveArray | None] = field(default_factory=list)  # by leaf: the result's memory, as a value
@@ -238,7 +236,7 @@ class _Walk:
         flow, op, limits = self.flow, inst.op, self.limits
         in_place = in_place_operands(inst, limits)
         guarded = {operand for operand, _ in in_place.values()}
-        self.tick += 3  # ticks for copies of operands that are overwritten
+        self.tick += 3  # leaves ticks for copies of operands that are overwritten
         now = self.tick
         kernel = not is_tiny(inst, limits)
         read_in_memory = kernel and not is_tiny_store(inst, limits)
@@ -282,7 +280,7 @@ class _Walk:
         read = self.tick
         for value in init:
             self.use(value, read)
-        self.tick += 2  # a tick between for copies of the initial values
+        self.tick += 2  # leaves a tick for copies of the initial values
         copies = self.placeholders(inst, init)
         self.tick += 1
         carried = tuple(v and self.value(op.body.parameters[0], n, v.shape) for n, v in enumerate(init))

@@ -26,8 +26,8 @@ _SECTOR = 32  # bytes that memory transfers together
 
 @dataclass(frozen=True, slots=True)
 class Staging:
-    """How a thread block loads a slice of an operand to local memory: `depth` steps of k, for `extent` rows
-    of lhs or columns of rhs, in vectors of `lanes`.
+    """The way in which a thread block loads a slice of an operand to local memory: `depth` steps of k, for
+    `extent` rows of lhs or columns of rhs, in vectors of `lanes` elements.
 
     `along_k`: adjacent elements of the operand are adjacent in k. In local memory an element has `size`
     bytes, and lines begin `pitch` elements apart. A line runs along rows or columns; for warps, in the
@@ -149,8 +149,8 @@ def neighbours(spec: GemmSpec, count: int) -> int:
 
 
 def _staging(spec: GemmSpec, method: str, extent: int, depth: int, along_k: bool, row: int) -> Staging:
-    """How a slice is loaded: in vectors of 16 bytes if the length of operand rows is a multiple of a vector,
-    so that all vectors are aligned; else element by element.
+    """Plans the load of a slice: in vectors of 16 bytes if the length of operand rows is a multiple of a
+    vector, so that all vectors are aligned; else element by element.
     """
     minor = depth if along_k else extent
     size, pitch, lines, most = spec.accumulator.itemsize, extent + 4 * along_k, depth, _NEIGHBOURS

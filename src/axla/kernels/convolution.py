@@ -97,7 +97,7 @@ class ConvolutionPlan(Plan):
         return (*kernel, *image) if self.kernel_first else (*image, *kernel)
 
     def ordered(self, at: tuple[At, ...]) -> tuple[At, ...]:
-        """Rearranges an index of `outer`: batch, positions without the last dimension, group, tile."""
+        """Reorders an index of `outer` as: batch, positions without the last dimension, group, tile."""
         return (*at[2:], *at[:2]) if self.kernel_first else at
 
     def laid(self, batch: At, places: Sequence[At], feature: At) -> tuple[At, ...]:

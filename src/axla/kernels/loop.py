@@ -257,7 +257,7 @@ class CopyKind(HeroKind):
         return f"copy {list(root_shape(self.hero).dims)}"
 
     def served(self, computation: Computation, target: Target) -> LoopKind:
-        """A loop over the elements, as which the copy is planned."""
+        """The kind LoopKind, which plans a copy as a loop over its elements."""
         return LoopKind(root_shape(self.hero).dims)
 
 

@@ -70,10 +70,10 @@ def scan_geometry(inst: Instruction) -> ScanGeometry | None:
 
 @dataclass(frozen=True, slots=True)
 class ScanCut:
-    """How thread blocks scan lines. A block has tiles of `rows` x `size` x `columns` elements: `size`
-    elements of each line. Each thread has `chunk` adjacent elements of a line, and `team` threads share a
-    line. Lines have `pieces` pieces of `piece` elements (the last has the remainder); a piece is one tile, or
-    consecutive tiles.
+    """The division of lines among thread blocks. A block has tiles of `rows` x `size` x `columns` elements:
+    `size` elements of each line. Each thread has `chunk` adjacent elements of a line, and `team` threads
+    share a line. Lines have `pieces` pieces of `piece` elements (the last has the remainder); a piece is one
+    tile, or consecutive tiles.
     """
 
     rows: int
@@ -211,7 +211,7 @@ def _group(count: int) -> int:
 
 
 def _cut(g: ScanGeometry, length: int, most: int, limits: Limits, *, whole: bool = False) -> ScanCut:
-    """How lines of `length` elements are divided, for blocks of at most `most` threads. `whole`: each line is
+    """The division of lines of `length` elements, for blocks of at most `most` threads. `whole`: each line is
     one piece.
 
     With several pieces, every element is read twice. So they are used only for lines that would leave most of

@@ -45,7 +45,7 @@ from axla.ir.traverse import callers, computations_callees_first, post_order
 
 FIRINGS_PER_INSTRUCTION = 10
 WIDE = 32  # number of operands above which a user is updated later, see `_Rewriter`
-FREE_FIRINGS = 1000  # for small computations that grow much (map bodies, loops)
+FREE_FIRINGS = 1000  # firings allowed in addition, as small computations may grow much (map bodies, loops)
 
 
 Rewritten = Instruction | None

@@ -167,7 +167,10 @@ def test_custom_calls_keep_what_stablehlo_has_no_words_for(said):
 
 @pytest.mark.parametrize("given, message", [
     ('{schedule = "SOON"}', "SOON"), ("{window_dimensions = 3 : i64}", "window_dimensions"),
-    ("{window_dimensions = array<i64: 3>, window_strides = array<i64: 1, 2>}", "stride has 2 entries"),
+    (
+        "{window_dimensions = array<i64: 3>, window_strides = array<i64: 1, 2>}",
+        "stride has 2 entries, but size has 1",
+    ),
     ('{dimension_numbers = "b0f"}', "dimension_numbers"), ("3 : i64", "dictionary"),
 ])  # fmt: skip
 def test_what_is_wrong_in_them_is_refused(given, message):
@@ -246,13 +249,18 @@ LACKING = {
   u = f32[1] constant(0)
   ROOT s = f32[9] scatter(p, i, u), update_window_dims={}, inserted_window_dims={0},
     scatter_dims_to_operand_dims={0}, index_vector_dim=1, to_apply=second""",
+    "sort %s: a comparator of another type": """
+  p = f32[9] constant(0)
+  ROOT s = f32[9] sort(p), dimensions={0}, to_apply=less""",
 }
-SECOND = "second { a = bf16[] parameter(0)  ROOT b = bf16[] parameter(1) }"
+SHORT = """
+second { a = bf16[] parameter(0)  ROOT b = bf16[] parameter(1) }
+less { a = bf16[] parameter(0)  b = bf16[] parameter(1)  ROOT l = pred[] compare(a, b), direction=LT }"""
 
 
 @pytest.mark.parametrize("said, text", LACKING.items())
 def test_what_stablehlo_lacks_is_named(said, text):
-    module = axla.parse(f"{SECOND} ENTRY e {{ {text} }}")
+    module = axla.parse(f"{SHORT} ENTRY e {{ {text} }}")
     with pytest.raises(UnsupportedError, match=said):
         export_text(module)
 

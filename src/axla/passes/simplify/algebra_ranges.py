@@ -125,7 +125,7 @@ def compare_selected(root: Instruction[hlo.Compare], x: Instruction, c: Instruct
 
 
 def _is_plain(root: Instruction[hlo.Compare], x: Instruction) -> bool:
-    """Whether a comparison is not of complex numbers, nor of floats in total order."""
+    """Whether the compared numbers are neither complex nor floats in total order."""
     return not dtype_of(x).is_complex and not (dtype_of(x).is_float and root.op.is_total_order)
 
 
@@ -155,8 +155,9 @@ def multiply_converted_pred(root: Instruction, x: Instruction, y: Instruction) -
 
 @rule(hlo.Convert)
 def convert_of_clamped(root: Instruction, inner: Instruction) -> Rewritten:
-    """convert(clamp(a, x, b)) => convert(x), if conversion to integers saturates within a and b; likewise max
-    and min
+    """convert(clamp(a, x, b)) => convert(x), if all numbers of the integer type are between a and b
+
+    x are floats. max(x, a) and min(x, b) are handled in the same way.
     """
     if not dtype_of(root).is_integer or not dtype_of(inner).is_float:
         return None

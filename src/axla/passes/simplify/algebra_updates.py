@@ -149,9 +149,7 @@ def update_with_own(root: Instruction, x: Instruction, u: Instruction, *indices:
 
 @rule(Slice, of=DynamicUpdateSlice)
 def slice_of_update(root: Instruction, update: Instruction, *_: Instruction) -> Rewritten:
-    """slice(dynamic-update-slice(x, u, constants)) => slice(u) or slice(x), if it takes elements of only one
-    of them
-    """
+    """slice(dynamic-update-slice(x, u, constants)) => slice(u) or slice(x), if it needs only one of them"""
     x, u, *indices = update.operands
     starts = constant_starts(indices)
     if starts is None or not shape_of(root).size:

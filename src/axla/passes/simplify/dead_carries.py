@@ -92,7 +92,7 @@ class _Demand:
                 for body in owners:
                     yield from self.element(body, op.index)
                 return
-        if inst in self.of:  # for its effects, or because of control edges
+        if inst in self.of:  # a loop that runs for its effects, or because of control edges
             self.start(self.of[inst])
             return
         for computation in op.computations() if op.computation_fields else ():

@@ -32,7 +32,9 @@ MOST = 8
 COPIED = 200
 """The most instructions that an unrolled loop may have."""
 ASKED = 10_000
-"""The most instructions that a trip may have if the program requests unrolling."""
+"""The most instructions of an unrolled trip if the program requests unrolling: the factor times those of the
+body.
+"""
 GROWTH = 50_000
 """The most instructions that all unrolled loops of a module may add."""
 
