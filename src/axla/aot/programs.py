@@ -223,7 +223,7 @@ def _main(
     return "\n".join([*lines, "  return bad;", "}", ""])
 
 
-# The self-test
+# The self-test.
 
 
 def _test(library: CompiledLibrary, recordings: Sequence[Recording], data: bytes) -> str:
