@@ -51,7 +51,7 @@ DEVICES = {"opencl": spirv_target, "cuda": nvptx_target}
 # Ops whose samples are not compiled, with what the refusal says.
 NOT_LOWERED = {
     "custom-call": "no such target is registered",
-    "recv": "nothing is sent on its channel",
+    "recv": "no send has the same channel",
 }
 
 # Ops whose steps the host does for a device, with the reason.

@@ -36,7 +36,7 @@ TOLERANCES: dict[str, tuple[float, float]] = {
     "f16": (5e-3, 2e-3),
     "bf16": (2e-2, 1e-2),
 }
-# for types of at most 8 bits: a unit in the last place of a 3-bit mantissa is an eighth
+# For types of at most 8 bits: a unit in the last place of a 3-bit mantissa is an eighth.
 NARROW = (0.13, 0.07)
 
 SHAKES = 3  # the number of perturbed runs by which `unstable` finds unstable elements

@@ -49,9 +49,9 @@ def test_objects_have_it():
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("top_k = 5", "top_k = 6", "top_k=6, the result has room for 5"),
-        ("reduction_dim = 1", "reduction_dim = 3", "reduction_dim=3, wanted one of 3"),
-        ("reduction_dim = 1", "reduction_dim = 0", "does not give"),
+        ("top_k = 5", "top_k = 6", "top_k=6 does not fit the result size 5"),
+        ("reduction_dim = 1", "reduction_dim = 3", "reduction_dim=3 does not fit rank 3"),
+        ("reduction_dim = 1", "reduction_dim = 0", "cannot return"),
     ],
 )
 def test_calls_that_make_no_sense(old, new, message):

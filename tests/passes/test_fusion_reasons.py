@@ -33,7 +33,7 @@ def module():
         ("y", "d", "operands of a dot are read many times and packed as they lie"),
         ("d", "e", None),
         ("s", "q", None),
-        ("t", "s", "a transpose kernel cannot be part of a row kernel"),
+        ("t", "s", "a row kernel cannot contain a transpose"),
         ("e", "t", "2 kernels read it"),
     ),
 )

@@ -306,10 +306,10 @@ def test_a_page_takes_the_inputs_of_run(file, tmp_path, capsys):
     "more, message",
     [
         (["-o", "page.pdf"], "--output=page.pdf: wanted a file .html, .dot or .svg"),
-        (["-o", "page.html", "--input", "x.npy"], "--input is for a run: --profile is missing"),
-        (["-o", "page.html", "--inputs", "x.npz"], "--inputs is for a run: --profile is missing"),
+        (["-o", "page.html", "--input", "x.npy"], "--input needs --profile"),
+        (["-o", "page.html", "--inputs", "x.npz"], "--inputs needs --profile"),
         (["-o", "page.html", "--profile", "--repeat=0"], "--repeat=0: wanted at least 1"),
-        (["-o", "page.svg", "--profile"], "--profile: its figures are shown by .html alone"),
+        (["-o", "page.svg", "--profile"], "--profile: wanted an .html file, found page.svg"),
         (["-o", "page.html", "--passes=nosuch"], "nosuch"),
     ],
 )

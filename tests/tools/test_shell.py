@@ -297,7 +297,7 @@ def test_a_file_that_cannot_be_loaded_is_named(file, tmp_path, capsys):
     assert command.main(["opt", file, "--load", str(path)]) == 1
     assert f"--load {path}:2: ValueError: no" in capsys.readouterr().err
     assert command.main(["opt", file, "--load", str(tmp_path / "none.py")]) == 1
-    assert "no file of Python is there" in capsys.readouterr().err
+    assert "there is no such Python file" in capsys.readouterr().err
 
 
 def test_stats_count_and_draw(file, tmp_path, capsys):

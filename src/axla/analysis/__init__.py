@@ -1,6 +1,7 @@
-"""Analyses of modules: functions from graphs to frozen results. Nothing here changes a module.
+"""Analyses of modules: functions that take a graph and return frozen results. No function here changes a
+module.
 
-Takes instructions, computations and modules; gives kernel kinds (`kernels.py`, read it first), tiny values
-and scalar regions (`regions.py`), access patterns (`access.py`), orders of execution and live ranges
-(`liveness.py`), memory (`buffers.py`) and trip counts (`trip_count.py`).
+Inputs are instructions, computations and modules. Results are tiny values and scalar regions (`regions.py`),
+live intervals (`dataflow.py`), memory (`buffers.py`), trip counts (`trip_count.py`) and costs (`cost.py`).
+Kernel kinds and access patterns, which they need, are in `kernels/kinds.py` and `kernels/access.py`.
 """

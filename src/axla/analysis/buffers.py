@@ -1,8 +1,8 @@
-"""Memory: gives every array of a scheduled module a slice of an allocation.
+"""Buffer assignment: gives every array of a scheduled module a slice of an allocation.
 
 The allocations are the leaves of the entry's parameters and results, one segment of constants and one
-workspace. Two arrays share bytes only if they are never live together. Needs what `copy-insertion`
-establishes.
+workspace. Two arrays share bytes only if they are never live together. The pass `copy-insertion` must have
+run before.
 """
 
 from __future__ import annotations
@@ -29,34 +29,35 @@ from axla.target.machine import Limits, aligned
 
 @dataclass(slots=True)
 class Buffers:
-    """Where every value lies.
+    """The slice of memory of every array of a module.
 
     Leaves count the arrays and tokens of a shape, depth first. A tiny value (`Limits.tiny`) that no kernel
-    reads or writes has no slice: it lives in registers only. A tiny result may lie elsewhere than in its
-    result's memory; the entry stores it there at the end (compare `slice(root, leaf)` with `results[leaf]`).
+    reads or writes has no slice: it lives in registers only. A tiny value of the root may have another slice
+    than the result that it becomes; the entry copies it there at the end (compare `slice(root, leaf)` with
+    `results[leaf]`).
     """
 
     module: Module
     parameters: tuple[BufferSlice | None, ...]  # by leaf of the entry's parameters, in order; None: a token
-    results: tuple[BufferSlice | None, ...]  # by leaf of the entry's result
+    results: tuple[BufferSlice | None, ...]  # by leaf of the entry's result; None: a token
     workspace_bytes: int
     constants_bytes: int
     constants: tuple[tuple[int, Literal], ...]  # (offset, literal): the contents of the constants segment
-    aliases: tuple[tuple[int, int], ...]  # (result leaf, parameter leaf) that are one memory
+    aliases: tuple[tuple[int, int], ...]  # pairs (result leaf, parameter leaf) that share one allocation
     flow: Dataflow
     _slices: dict[PlaceOf, BufferSlice] = field(repr=False)
     _places: Coalesced = field(repr=False)
 
     def slices(self, inst: Instruction) -> tuple[BufferSlice | None, ...]:
-        """The slice of every leaf of an instruction's result; None for tokens and for what lives in registers
-        only.
+        """The slice of every leaf of an instruction's result; None for tokens and for values that live in
+        registers only.
         """
         return tuple(
             None if v is None else self._slices.get(self._places.place(v)) for v in self.flow.leaves[inst]
         )
 
     def slice(self, inst: Instruction, leaf: int = 0) -> BufferSlice:
-        """The slice of one leaf; InternalError where there is none."""
+        """The slice of one leaf; raises InternalError if the leaf has none."""
         value = self.flow.leaves[inst][leaf]
         found = None if value is None else self._slices.get(self._places.place(value))
         if found is None:
@@ -64,13 +65,15 @@ class Buffers:
         return found
 
     def workspace_slices(self) -> Iterator[tuple[int, int, BufferSlice]]:
-        """(first tick, last tick, slice) of what lies in the workspace."""
+        """Pairs every slice of the workspace with the ticks in which it is used: (first tick, last tick,
+        slice).
+        """
         for place, found in self._slices.items():
             if found.allocation.kind is AllocationKind.WORKSPACE:
                 yield place.start, place.end, found
 
     def to_text(self) -> str:
-        """The assignment, one computation after the other, one instruction a line."""
+        """The slices of all instructions as text: computation by computation, one instruction a line."""
         lines = [f"buffers {self.module.name} {{"]
         lines += [f"  parameter {n} {s}" for n, s in enumerate(self.parameters)]
         lines += [f"  result {n} {s}" for n, s in enumerate(self.results)]
@@ -94,7 +97,8 @@ class Buffers:
 
 def assign_buffers(module: Module, limits: Limits, pool: dict[Literal, int] | None = None) -> Buffers:
     """Gives every array a slice of an allocation; two arrays share bytes only if they are never live
-    together. `pool`: constants of the programs before, with their offsets, whose segment this one joins.
+    together. `pool` maps the constants of the programs compiled before to their offsets in a segment; this
+    program's constants are added to it.
     """
     flow = dataflow(module, limits)
     places = coalesce(flow)
@@ -146,17 +150,20 @@ def assign_buffers(module: Module, limits: Limits, pool: dict[Literal, int] | No
 
 
 MOST_LENT = 64
-"""Places considered for the memory of one result, and results that lend theirs."""
+"""The most values considered for the memory of one result, and the most results whose memory is lent."""
 
 
 def _lent(work: list[PlaceOf], results: list[PlaceOf]) -> dict[PlaceOf, tuple[PlaceOf, int]]:
-    """Places that are done with before a result begins, with that result and an offset in its memory."""
+    """Values of the workspace that can live in the memory of a result instead: their last use is before the
+    result is first written. Maps each to the result and the byte offset in its memory.
+    """
     found: dict[PlaceOf, tuple[PlaceOf, int]] = {}
-    largest = sorted(work, key=lambda p: (-p.size, -p.start))  # the latest meet others that cannot be lent
+    # the latest first: fewer results can lend to them
+    largest = sorted(work, key=lambda p: (-p.size, -p.start))
     for result in sorted(results, key=lambda p: (-p.size, p.start))[:MOST_LENT]:
         early = (p for p in largest if p not in found and p.end < result.start)
         fitting = (p for p in early if 0 < p.size <= result.size and p.alignment <= result.promised)
-        placed: list[tuple[int, PlaceOf]] = []  # by offset
+        placed: list[tuple[int, PlaceOf]] = []  # sorted by offset
         for place in islice(fitting, MOST_LENT):
             offset = 0
             for start, other in placed:
@@ -180,7 +187,7 @@ def _parameter(leaf: int, value: LiveArray, places: Coalesced) -> BufferSlice:
 def _result(leaf: int, slot: LiveArray, places: Coalesced) -> BufferSlice:
     place = places.place(slot)
     size = slot.shape.byte_size
-    if place.parameter >= 0:  # one memory, named by the parameter
+    if place.parameter >= 0:  # parameter and result share one memory, which is the parameter's allocation
         return BufferSlice(Allocation(AllocationKind.PARAMETER, place.parameter, size, True, leaf), 0, size)
     return BufferSlice(Allocation(AllocationKind.RESULT, leaf, size), 0, size)
 
@@ -193,5 +200,6 @@ def _literal(value: LiveArray) -> Literal:
     op = op_of(value.inst, Constant)
     literal = list(op.literal.leaves())[value.leaf]
     shape = literal.shape
-    # Equal contents in another layout are the same bytes here: a literal's array is logical and row-major.
+    # The literal's array is logical and row-major, so constants that differ only in layout are the same
+    # bytes.
     return literal if shape.logical is shape else Literal(shape.logical, literal.array)

@@ -1,7 +1,8 @@
-"""Puts values into places: which values share one piece of memory because an edge joins them.
+"""Decides which values share memory: values that an edge joins get one `PlaceOf` if they are never live
+together.
 
-A place holds values that are never live together. Edges are tried in an order that leaves the copies that
-cannot be avoided where they run least often; what cannot be joined is in `failed`, and needs a real copy.
+Edges are tried in such an order that copies that cannot be avoided end up where they run least often. Edges
+that cannot be joined are in `Coalesced.failed`; they need a real copy.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ from axla.target.machine import ALIGNMENT
 
 
 class PlaceOf:
-    """One piece of memory: its values by start, and what memory it must be."""
+    """A range of memory that several values share: its values, sorted by start, and the constraints on the
+    memory.
+    """
 
     __slots__ = (
         "values", "size", "alignment", "promised", "parameter", "result", "constant", "merged", "writable",
@@ -29,10 +32,11 @@ class PlaceOf:
     def __init__(self, value: LiveArray):
         self.values: list[LiveArray] = [value]
         self.size = value.shape.byte_size
-        self.alignment = element_alignment(value.shape)  # that its values need
-        self.promised = ALIGNMENT  # of the memory: callers align parameters and results to their elements
-        self.parameter = -1  # leaf of the parameters
-        self.result = -1  # leaf of the results
+        self.alignment = element_alignment(value.shape)  # the alignment in bytes that its values need
+        # The alignment in bytes of its memory: callers align parameters and results only to their elements.
+        self.promised = ALIGNMENT
+        self.parameter = -1  # the leaf number of the entry's parameter that it is, or -1
+        self.result = -1  # the leaf number of the entry's result that it is, or -1
         self.constant = False
         self.writable = True
         self.merged: PlaceOf | None = None
@@ -55,7 +59,7 @@ class PlaceOf:
 
 @dataclass(slots=True)
 class Coalesced:
-    """The memory places that values share, and the edges that need a copy."""
+    """The assignment of values to shared memory, and the edges that need a copy."""
 
     flow: Dataflow
     of: dict[LiveArray, PlaceOf]
@@ -63,22 +67,24 @@ class Coalesced:
     donated: dict[int, int] = field(default_factory=dict)  # result leaf -> parameter leaf
 
     def place(self, value: LiveArray) -> PlaceOf:
-        """The place of a value, after all merges."""
+        """The memory of a value, after all merges."""
         return root_of(self.of[find(value)])
 
     def places(self) -> list[PlaceOf]:
-        """Every place, by its first definition."""
+        """The memory of all values, sorted by the first definition in it."""
         found = dict.fromkeys(root_of(p) for p in self.of.values())
         return sorted(found, key=lambda p: (p.start, p.values[0].number))
 
 
 def element_alignment(shape: Shape) -> int:
-    """The alignment of array addresses that code relies on; a complex number is two elements."""
+    """The alignment in bytes that generated code expects of an array's address: that of an element, for
+    complex numbers that of the real part.
+    """
     return shape.dtype.real.itemsize
 
 
 def root_of(place: PlaceOf) -> PlaceOf:
-    """The place that a place was merged into, found with path compression (union-find)."""
+    """The representative of a `PlaceOf` after merges: union-find with path compression."""
     while place.merged is not None:
         if place.merged.merged is not None:
             place.merged = place.merged.merged
@@ -87,8 +93,8 @@ def root_of(place: PlaceOf) -> PlaceOf:
 
 
 def coalesce(flow: Dataflow, *, reuse: bool = True) -> Coalesced:
-    """Joins what edges join. With `reuse`, elementwise kernels also write over operands that nobody needs any
-    more.
+    """Merges the memory of values that edges join, where that is possible. With `reuse`, an elementwise
+    result also takes the memory of an operand that is not used afterwards.
     """
     done = Coalesced(flow, {v: PlaceOf(v) for v in flow.values if v.same_as is None})
     _fix_memory(done)
@@ -101,7 +107,7 @@ def coalesce(flow: Dataflow, *, reuse: bool = True) -> Coalesced:
         joined = try_join(done.place(edge.source), done.place(edge.target))
         if not joined and (edge.place is CopyPlace.OPERAND or not edge.target.is_tiny):
             done.failed.append(edge)
-    for value in flow.values if reuse else ():  # not needed, but saves memory and traffic
+    for value in flow.values if reuse else ():  # not needed for correctness, but it saves memory and traffic
         if value.over and value.same_as is None:
             for other in value.over:
                 if find(other).end == value.start and try_join(done.place(other), done.place(value)):
@@ -110,12 +116,12 @@ def coalesce(flow: Dataflow, *, reuse: bool = True) -> Coalesced:
 
 
 def _rank(edge: Edge) -> tuple[int, int]:
-    # A copy that copy insertion made has nothing else to do than to be joined; after it, inner loops first.
+    # Edges from existing copies first, as such a copy vanishes if it is joined; then those of inner loops.
     return (0 if isinstance(find(edge.source).inst.op, Copy) else 1, -edge.depth)
 
 
 def _fix_memory(done: Coalesced) -> None:
-    """Says which places are parameters, results and constants, and joins donated parameters with their
+    """Marks the memory of parameters, results and constants, and merges donated parameters with their
     results.
     """
     flow = done.flow
@@ -140,7 +146,9 @@ def _fix_memory(done: Coalesced) -> None:
 
 
 def alias_leaves(module: Module) -> list[tuple[int, int]]:
-    """The module's input_output_alias as pairs (result leaf, parameter leaf); not those of unequal size."""
+    """The module's input_output_alias as pairs (result leaf, parameter leaf). Pairs of unequal byte size are
+    left out; InvalidArgument if such a pair is a must-alias.
+    """
     entry = module.entry
     starts = [0]
     for parameter in entry.parameters:
@@ -169,7 +177,9 @@ def alias_leaves(module: Module) -> list[tuple[int, int]]:
 
 
 def leaf_number(shape: AnyShape, index: tuple[int, ...], what: str) -> int:
-    """The number of the leaf at a tuple index; InvalidArgument when there is none."""
+    """The leaf number of the array at a tuple index of `shape`; raises InvalidArgument if there is none.
+    `what` names the shape in messages.
+    """
     first = 0
     for i in index:
         if not isinstance(shape, TupleShape) or not 0 <= i < len(shape.elements):
@@ -182,7 +192,9 @@ def leaf_number(shape: AnyShape, index: tuple[int, ...], what: str) -> int:
 
 
 def try_join(a: PlaceOf, b: PlaceOf) -> bool:
-    """Makes two places one if no two of their values are live together and both can be the same memory."""
+    """Merges two memory ranges if no two of their values are live together and their constraints agree.
+    Returns whether they are one now.
+    """
     if a is b:
         return True
     if a.size != b.size or not (a.writable and b.writable):
@@ -191,7 +203,7 @@ def try_join(a: PlaceOf, b: PlaceOf) -> bool:
         return False
     if a.parameter >= 0 and b.parameter >= 0 or a.result >= 0 and b.result >= 0:
         return False
-    # A place that is both a parameter and a result is so by donation; no other combination has one address.
+    # Only donation makes a parameter and a result one memory, and donated pairs were merged before.
     if (a.parameter >= 0 and b.result >= 0) or (b.parameter >= 0 and a.result >= 0):
         return False
     if len(a.values) > len(b.values):
@@ -207,8 +219,8 @@ def _start(value: LiveArray) -> int:
 
 
 def _in_the_way(value: LiveArray, values: list[LiveArray]) -> bool:
-    """Whether a value is live together with one of `values`, which are sorted and never live together
-    themselves.
+    """Whether a value is live together with one of `values`, which are sorted by start and of which no two
+    are live together.
     """
     at = bisect_left(values, value.start, key=_start)
     for other in values[max(0, at - 2) : at]:

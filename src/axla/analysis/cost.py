@@ -1,8 +1,9 @@
 """The cost of a module: operations and bytes, counted by the conventions of XLA's cost analysis.
 
-A multiplication with an addition is two operations. Transcendental functions are counted apart. An
-instruction accesses its operands and its result, or of large operands what it needs of them. Loops count as
-often as they are known to run; where that is not known, once, and the count is a lower bound.
+A multiplication with an addition counts as two operations. Transcendental functions are counted separately.
+An instruction accesses the bytes of its operands and of its result; of a large operand that it reads only in
+part, that part. A loop's body counts once per trip; if the trip count is unknown, once, and the cost is a
+lower bound.
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ from axla.ir.traverse import computations_callees_first, post_order
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Operations, transcendental functions, bytes accessed; `exact` unless a loop's trips are not known."""
+    """Counts of operations, transcendental functions and accessed bytes. `exact` is False if the trip count
+    of a loop is unknown.
+    """
 
     operations: int = 0
     transcendentals: int = 0

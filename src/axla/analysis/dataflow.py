@@ -1,15 +1,16 @@
-"""Values: what flows where, when it is needed, and which values want one place in memory.
+"""Dataflow of array values: their live intervals, and which of them should share memory.
 
-A `LiveArray` is one array leaf that an instruction computes. Tuples, get-tuple-element, reshape, bitcast and
-the borders of computations only pass values on. Time is one line: every instruction of every scheduled
-computation gets a tick, those of called computations right before their caller (condition before body, branch
-after branch).
+A `LiveArray` is one array leaf that an instruction computes. Tuples, get-tuple-element, reshape, bitcast,
+parameters and roots only pass values on. Time is linear: every instruction of every scheduled computation
+gets a tick; the instructions of a called computation come right before the caller (condition before body,
+branch after branch).
 
-What must or may lie in one place is an `Edge`: a conceptual copy `source -> target` that vanishes when both
-can share memory, and that copy insertion makes real when they cannot. A tiny value (`Limits.tiny`) lives in
-registers and has no edges of that kind.
+An `Edge` joins two values that must or may share memory: a conceptual copy `source -> target`. It vanishes
+when both can share memory; otherwise the pass copy-insertion makes it a real copy. Tiny values
+(`Limits.tiny`) live in registers and have no edges, except where an instruction writes over an operand or a
+result of the entry is stored.
 
-Needs a schedule, and called computations that have one caller each (`flatten-call-graph`).
+Requires a schedule, and that each called computation has only one caller (`flatten-call-graph`).
 """
 
 from __future__ import annotations
@@ -47,21 +48,21 @@ class LiveArray:
         self.shape = shape
         self.start = start
         self.end = start
-        # Values that its definition reads element by element: it may overwrite them.
+        # Values that the instruction reads element by element: its result may overwrite them.
         self.over: tuple[LiveArray, ...] = ()
         self.same_as: LiveArray | None = None  # a loop passes this value on unchanged
         self.is_tiny = shape.size <= limits.tiny
-        self.in_memory = not self.is_tiny  # or a kernel reads or writes it
+        self.in_memory = not self.is_tiny  # large, or a kernel reads or writes it
 
     def __repr__(self) -> str:
         return f"<{self.inst.name}#{self.leaf} {self.start}..{self.end}>"
 
 
 class CopyPlace(enum.IntEnum):
-    """Where an edge's copy would go."""
+    """The point of the program at which an edge's copy would run."""
 
-    OPERAND = 1  # before an instruction that writes in place
-    INIT = 2  # before a loop
+    OPERAND = 1  # before an instruction that overwrites an operand
+    INIT = 2  # before a loop, of its initial values
     BACK = 3  # at the end of a loop's body
     BRANCH = 4  # at the end of a branch
     RESULT = 5  # at the end of the entry
@@ -69,8 +70,9 @@ class CopyPlace(enum.IntEnum):
 
 @dataclass(slots=True, eq=False)
 class Edge:
-    """A conceptual copy. `at` is the instruction whose operand 0 (or `operand`) holds the source at leaf
-    `leaf`.
+    """A conceptual copy of `source` to `target`. A real copy would be made of leaf `leaf` of an operand of
+    `at` (number `operand`) or, if `operand` is -1, of a root: of the body if `at` is a loop, else `at` is the
+    root itself.
     """
 
     place: CopyPlace
@@ -78,8 +80,8 @@ class Edge:
     target: LiveArray
     at: Instruction
     operand: int
-    leaf: int  # of that operand
-    depth: int  # how many loops are around
+    leaf: int  # of the copied operand or root
+    depth: int  # the number of loops that contain the copy
 
 
 @dataclass(slots=True)
@@ -93,18 +95,16 @@ class Dataflow:
     edges: list[Edge] = field(default_factory=list)
     groups: list[tuple[LiveArray, ...]] = field(
         default_factory=list
-    )  # values that are one place by definition
-    parameters: list[LiveArray | None] = field(default_factory=list)  # of the entry, by leaf
-    results: list[LiveArray | None] = field(default_factory=list)  # by leaf: what the entry's root holds
-    slots: list[LiveArray | None] = field(
-        default_factory=list
-    )  # by leaf: what stands for the result's memory
+    )  # values that share memory by definition
+    parameters: list[LiveArray | None] = field(default_factory=list)  # by leaf of the entry's parameters
+    results: list[LiveArray | None] = field(default_factory=list)  # by leaf: the values of the entry's root
+    slots: list[LiveArray | None] = field(default_factory=list)  # by leaf: the result's memory, as a value
     time: dict[Instruction, int] = field(default_factory=dict)
     end: int = 0
 
 
 def find(value: LiveArray) -> LiveArray:
-    """The value itself, behind loops that pass it on."""
+    """The original of a value that loops pass on unchanged."""
     while value.same_as is not None:
         if value.same_as.same_as is not None:
             value.same_as = value.same_as.same_as
@@ -113,7 +113,7 @@ def find(value: LiveArray) -> LiveArray:
 
 
 def dataflow(module: Module, limits: Limits) -> Dataflow:
-    """Follows all values of a module."""
+    """Computes the values, live intervals and edges of a module."""
     walk = _Walk(module, limits)
     walk.run()
     return walk.flow
@@ -174,7 +174,9 @@ class _Walk:
         self.seen[computation] = caller
 
     def computation(self, computation: Computation, depth: int) -> Iterator[Iterator]:
-        """Walks a computation whose parameters have their values; yields the walks of those it calls."""
+        """Walks a computation whose parameters already have values; yields the walks of the computations that
+        it calls.
+        """
         flow = self.flow
         for inst in schedule_of(computation):
             self.tick += 1
@@ -206,7 +208,7 @@ class _Walk:
         return made
 
     def define(self, inst: Instruction) -> tuple[LiveArray | None, ...]:
-        """New values for the leaves of an instruction's result."""
+        """Creates values for the leaves of an instruction's result."""
         leaves = tuple(
             self.value(inst, leaf, shape) if isinstance(shape, Shape) else None
             for leaf, shape in enumerate(inst.shape.leaves())
@@ -230,11 +232,13 @@ class _Walk:
         return of.logical is to.logical
 
     def plain(self, inst: Instruction, depth: int) -> None:
-        """An instruction that reads its operands and makes its results."""
+        """Handles an instruction that is neither structural nor a call: it uses its operands and defines its
+        results.
+        """
         flow, op, limits = self.flow, inst.op, self.limits
         in_place = in_place_operands(inst, limits)
         guarded = {operand for operand, _ in in_place.values()}
-        self.tick += 3  # room for the copies of operands that are overwritten
+        self.tick += 3  # ticks for copies of operands that are overwritten
         now = self.tick
         kernel = not is_tiny(inst, limits)
         read_in_memory = kernel and not is_tiny_store(inst, limits)
@@ -266,7 +270,7 @@ class _Walk:
                     value.over = self.elementwise_operands(inst, numbers)
 
     def elementwise_operands(self, inst: Instruction, numbers: Sequence[int]) -> tuple[LiveArray, ...]:
-        """The values of those operands, less those that other operands read too."""
+        """The values of the operands with these numbers, without the values that other operands read too."""
         leaves = self.flow.leaves
         others = {v for n, o in enumerate(inst.operands) if n not in numbers for v in leaves[o]}
         found = dict.fromkeys(v for n in numbers for v in leaves[inst.operands[n]])
@@ -278,7 +282,7 @@ class _Walk:
         read = self.tick
         for value in init:
             self.use(value, read)
-        self.tick += 2  # init copies are written in between
+        self.tick += 2  # a tick between for copies of the initial values
         copies = self.placeholders(inst, init)
         self.tick += 1
         carried = tuple(v and self.value(op.body.parameters[0], n, v.shape) for n, v in enumerate(init))
@@ -303,7 +307,7 @@ class _Walk:
                 continue
             copy, back = copies[n], backs[n]
             assert copy is not None and back is not None
-            if find(last) is parameter:  # passed on
+            if find(last) is parameter:  # the body passes the value on unchanged
                 parameter.same_as = first
                 self.use(first, self.tick)
                 results.append(first)
@@ -323,7 +327,9 @@ class _Walk:
         flow.leaves[inst] = tuple(results)
 
     def placeholders(self, inst: Instruction, leaves: Sequence[LiveArray | None]) -> list[LiveArray | None]:
-        """Targets of edges, not listed among the values before it is known that they are needed."""
+        """Creates the targets of possible edges. They are added to the list of values only if they are needed
+        (`adopt`).
+        """
         return [v and LiveArray(-1, inst, n, v.shape, self.tick, self.limits) for n, v in enumerate(leaves)]
 
     def adopt(self, value: LiveArray) -> None:
@@ -378,7 +384,9 @@ class _Walk:
 
 
 def in_place_operands(inst: Instruction, limits: Limits) -> dict[int, tuple[int, int]]:
-    """Result leaf -> (operand, leaf of it) whose memory the instruction must write in place."""
+    """Maps each result leaf that must be written in place to (operand number, leaf of that operand) whose
+    memory it takes.
+    """
     op = inst.op
     if isinstance(op, hlo.CustomCall) and op.output_to_operand_aliasing:
         shapes = [o.shape for o in inst.operands]
@@ -392,7 +400,9 @@ def in_place_operands(inst: Instruction, limits: Limits) -> dict[int, tuple[int,
 
 
 def in_place_parameters(kernel: Computation, limits: Limits) -> dict[int, int]:
-    """Result leaf -> parameter whose memory a kernel of this computation must write in place."""
+    """Maps each result leaf of a kernel that must be written in place to the number of the parameter whose
+    memory it takes.
+    """
     written = kernel_kind(kernel, limits).written(kernel_roots(kernel)[0])
     return {n: _parameter_number(inst) for n, inst in enumerate(written)}
 

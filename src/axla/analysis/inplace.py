@@ -1,4 +1,4 @@
-"""Which operands a kernel may overwrite with its results."""
+"""Finds the operands that a kernel may overwrite with its results."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from axla.target.machine import Limits
 
 
 def overwritable(inst: Instruction, limits: Limits) -> dict[int, tuple[int, ...]]:
-    """Result leaf -> operands that may share memory with it: those that a loop reads at the very element that
-    is written, and those that the kernel's kind says.
+    """Maps result leaves to the numbers of operands that may share memory with them: operands of which a loop
+    reads only the element that it writes, and operands that the kernel kind names.
     """
     op, shape = inst.op, inst.shape
     if isinstance(op, Fusion):
@@ -23,7 +23,7 @@ def overwritable(inst: Instruction, limits: Limits) -> dict[int, tuple[int, ...]
 
 
 def overwritable_parameters(kernel: Computation, limits: Limits) -> dict[int, tuple[int, ...]]:
-    """The same of a kernel's computation, whose parameters are the operands."""
+    """Like `overwritable` for a kernel, with parameter numbers instead of operand numbers."""
     kind, root = kernel_kind(kernel, limits), kernel.root
     if kind.overwrites:
         return kernel.fact("overwritable", _overwritable)

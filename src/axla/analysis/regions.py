@@ -1,9 +1,10 @@
-"""Tiny values and scalar regions: what the entry computes in registers instead of in kernels.
+"""Tiny values and scalar regions: the instructions that the entry computes in registers instead of in
+kernels.
 
-An instruction is *tiny* when every array it gives has few elements (`Limits.tiny`) and what is written out
-to compute it is little: it may become straight-line code. A *scalar region* is a computation of tiny
-instructions only, so a loop over one is a machine loop without memory. Elsewhere neighbours that would be
-long code together are *crowded*: a kernel computes them, as vectors.
+An instruction is *tiny* when every array that it returns has few elements (`Limits.tiny`) and it takes little
+code: it may become straight-line code. A *scalar region* is a computation of tiny instructions only, so a
+loop over one is a machine loop without memory. Tiny elementwise instructions outside of scalar regions are
+*crowded* when they would be much code together: a kernel computes them, as vectors.
 """
 
 from __future__ import annotations
@@ -16,12 +17,12 @@ from axla.core.shape import AnyShape, Shape
 from axla.ir.graph import Computation, Instruction
 from axla.target.machine import Limits
 
-_CHOOSING = {hlo.Gather, hlo.DynamicSlice, hlo.DynamicUpdateSlice}  # by index, at run time, among registers
+_CHOOSING = {hlo.Gather, hlo.DynamicSlice, hlo.DynamicUpdateSlice}  # a run-time index chooses among registers
 _PLAIN = {hlo.DynamicUpdateSlice, hlo.Iota, hlo.Copy, hlo.RngGetAndUpdateState}
 
 
 def is_tiny_shape(shape: AnyShape, limits: Limits) -> bool:
-    """Whether registers hold every array in a shape."""
+    """Whether every array in a shape is small enough for registers."""
     if isinstance(shape, Shape):
         return shape.size <= limits.tiny
     return all(array.size <= limits.tiny for array in shape.arrays())
@@ -34,7 +35,9 @@ def is_tiny(inst: Instruction, limits: Limits) -> bool:
 
 
 def is_tiny_store(inst: Instruction, limits: Limits) -> bool:
-    """Whether an instruction writes a few elements into a bigger array in place: a store."""
+    """Whether an instruction writes a few elements into a bigger array in place, so that it becomes a store
+    step.
+    """
     return (
         limits.reads_elements
         and isinstance(inst.op, hlo.DynamicUpdateSlice)
@@ -44,8 +47,9 @@ def is_tiny_store(inst: Instruction, limits: Limits) -> bool:
 
 
 def crowded(order: Iterable[Instruction], limits: Limits) -> set[Instruction]:
-    """Elementwise instructions of a few elements, but not one, whose neighbours of the same size, themselves
-    included, write out more than a kernel and its call together. `order`: operands first.
+    """The elementwise instructions that a kernel should compute although they are tiny. Each has several
+    elements, and the connected instructions of the same size take more code than a kernel and its call.
+    `order` has operands before their users.
     """
     group: dict[Instruction, list[Instruction]] = {}
     for inst in order:
@@ -67,7 +71,7 @@ def crowded(order: Iterable[Instruction], limits: Limits) -> set[Instruction]:
 
 
 def _written(inst: Instruction, limits: Limits) -> int:
-    """Operations on elements that an elementwise instruction writes out."""
+    """The number of operations on single elements in the straight-line code of an elementwise instruction."""
     size = inst.shape.size
     if isinstance(inst.op, hlo.Reshape):
         return 0
@@ -75,14 +79,19 @@ def _written(inst: Instruction, limits: Limits) -> int:
 
 
 def too_long(order: Iterable[Instruction], elsewhere: set[Instruction], limits: Limits) -> set[Instruction]:
-    """Dots, gathers and the like that registers are not for, because the computation is long code already."""
+    """The tiny instructions of more than `Limits.tiny` operations (dots, gathers...), if the code of all tiny
+    instructions of `order` is too long: they should not be computed in registers. `elsewhere` has
+    instructions that kernels compute in any case.
+    """
     costs = {i: _cost(i, limits) or 0 for i in order if i not in elsewhere and not i.op.control}
     long = sum(costs.values()) > limits.line
     return {i for i, cost in costs.items() if long and cost > limits.tiny}
 
 
 def machine_loops(computations: Sequence[Computation], limits: Limits) -> set[Computation]:
-    """The computations among `computations` (callees first) that loops run in registers."""
+    """The computations among `computations` (callees first) that are conditions or bodies of loops that run
+    in registers, or called by such computations.
+    """
     found: set[Computation] = set()
     for computation in reversed(computations):
         for inst in _summary(computation, limits)[1]:
@@ -92,11 +101,11 @@ def machine_loops(computations: Sequence[Computation], limits: Limits) -> set[Co
 
 
 def cost(computation: Computation, limits: Limits) -> int | None:
-    """The operations on elements that a scalar region emits, those of the regions it calls included; None if
-    it is none.
+    """The number of operations on single elements in the code of a scalar region, with those of the regions
+    it calls; None if the computation is not a scalar region.
     """
     total = 0
-    stack = [computation]  # once per call: each is emitted there
+    stack = [computation]  # A region is counted once per call, since its code is emitted at each.
     regions = 0
     while stack:
         own, calls = _summary(stack.pop(), limits)
@@ -109,13 +118,15 @@ def cost(computation: Computation, limits: Limits) -> int | None:
 
 
 def is_scalar_region(computation: Computation, limits: Limits) -> bool:
-    """Whether all of a computation, and all it calls, can be computed in registers, in bounded code."""
+    """Whether a computation and all computations that it calls can be computed in registers with code of
+    bounded length.
+    """
     found = cost(computation, limits)
     return found is not None and found <= limits.line
 
 
 def _summary(computation: Computation, limits: Limits) -> tuple[int | None, tuple[Instruction, ...]]:
-    """The cost without called regions, and the control instructions."""
+    """The cost of a computation without called regions, and its control instructions."""
     return computation.fact(("region cost", limits), lambda c: _summed(c, limits))
 
 
@@ -131,8 +142,8 @@ def _summed(computation: Computation, limits: Limits) -> tuple[int | None, tuple
 
 
 def _cost(inst: Instruction, limits: Limits) -> int | None:
-    """Operations on elements for one instruction, called regions not counted; None when it is not tiny by
-    itself.
+    """The number of operations on single elements of one instruction, without those of called regions; None
+    if the instruction is not tiny.
     """
     op = inst.op
     cls = type(op)

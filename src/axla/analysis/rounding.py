@@ -1,5 +1,5 @@
-"""Effects of rounding: instructions whose bits another order or formula may change, and the same program with
-such values off by some units in the last place.
+"""Effects of rounding: finds instructions whose bits depend on the order or formula of their computation, and
+makes programs whose values differ from those of a given one by a few units in the last place.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ SUMS = frozenset({
     "reduce", "reduce-window", "select-and-scatter", "scatter", "all-reduce", "reduce-scatter", "scan",
     "collective-reduce", "all-reduce-start",
 })  # fmt: skip
-"""They fold many elements, in an order that is not said."""
+"""Opcodes that combine many elements in an unspecified order."""
 
 APPROXIMATE = frozenset({
     "dot", "convolution", "fft", "cholesky", "triangular-solve", "batch-norm-grad", "batch-norm-inference",
@@ -27,11 +27,13 @@ _OF_COMPLEX = frozenset({"multiply", "divide", "abs", "sqrt", "rsqrt", "sign", "
 _EXACT = frozenset({"maximum", "minimum", "parameter", "and", "or", "compare", "select", "tuple"})
 _ELEMENTWISE = frozenset({"multiply", "divide", "custom-call"})
 MOST_FACTORS = 4096
-"""Elements of a value of which each has a factor of its own."""
+"""The largest number of elements of a value for which `shaken` takes a separate factor per element."""
 
 
 def is_approximate(inst: Instruction) -> bool:
-    """Whether another order, or another formula, may give other bits of its result."""
+    """Whether another order of operations, or another formula, may change the bits of an instruction's
+    result.
+    """
     arrays = [array for one in (inst, *inst.operands) for array in one.shape.arrays()]
     if not any(array.dtype.is_inexact for array in arrays):
         return False
@@ -47,9 +49,9 @@ def is_approximate(inst: Instruction) -> bool:
 
 
 def shaken(module: Module, seed: int) -> Module:
-    """The module with the values of approximate instructions, and what they take, multiplied by numbers near
-    1: as if all of them were off by up to three units in the last place. Of odd seeds with sums in the other
-    order, too: one may overflow where the other does not.
+    """A copy of a module in which results and operands of approximate instructions are multiplied by numbers
+    near 1, as if all were off by up to three units in the last place. If `seed` is odd, reductions also run
+    in reverse order, since one order may overflow where the other does not.
     """
     made, rng = clone_module(module), np.random.default_rng(seed)
     for computation in list(made.computations):
@@ -72,7 +74,9 @@ def shaken(module: Module, seed: int) -> Module:
 
 
 def _factor(computation: Computation, value: Instruction, rng: np.random.Generator) -> Instruction | None:
-    """Numbers near 1 for an array of floats, of a large one along its longest dimension."""
+    """An array of numbers near 1, of the shape of `value`; None if its elements are not floats. For a large
+    array the numbers vary along its longest dimension only.
+    """
     shape = value.shape
     if not isinstance(shape, Shape) or not shape.dtype.is_inexact or shape.is_dynamic:
         return None

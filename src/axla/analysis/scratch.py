@@ -1,4 +1,4 @@
-"""Scratch memory: room in the workspace for the length of one instruction, between what lives then."""
+"""Scratch memory: gives an instruction memory of the workspace that no live value uses while it runs."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ from axla.program.memory import Allocation, AllocationKind, BufferSlice
 from axla.target.machine import aligned
 
 SPAN = 512
-"""Ticks whose slices are looked through for one instruction."""
+"""Ticks per bucket of the index of live slices."""
 
 
 class Scratch:
-    """Gives scratch memory to instructions; `total`: the bytes of a workspace in which all of it is."""
+    """Gives scratch memory to instructions. `total` is the size in bytes of a workspace that contains all of
+    it.
+    """
 
     def __init__(self, buffers: Buffers):
         self.flow = buffers.flow
@@ -23,7 +25,7 @@ class Scratch:
                 self._living.setdefault(span, []).append((start, end, place))
 
     def slice(self, inst: Instruction, size: int) -> BufferSlice:
-        """The first room of `size` bytes that nothing uses while `inst` runs."""
+        """The first slice of `size` bytes of the workspace that no value uses while `inst` runs."""
         now = self.flow.time[inst]
         living = self._living.get(now // SPAN, ())
         taken = sorted((p.offset, p.size) for start, end, p in living if start <= now <= end)

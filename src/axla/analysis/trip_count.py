@@ -1,4 +1,4 @@
-"""How often a loop runs, where that is plain to see."""
+"""Trip counts of loops that count by constant steps."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from axla.ir.graph import Instruction
 from axla.ir.typed import op_of, shape_of
 
 MANY = 1 << 20
-"""Trips, more than which are not gone through one by one."""
+"""The largest trip count for which values are computed trip by trip."""
 
 
 def trip_count(loop: Instruction) -> int | None:
-    """The number of trips of a while that counts by a constant step from one constant to another; None if not
-    known.
+    """The number of trips of a while that counts by a constant step from one constant to another; None if it
+    is not such a loop.
     """
     op = op_of(loop, hlo.While)
     starts = [None if inst is None else _constant(inst) for inst in _elements(loop.operands[0])]
@@ -26,8 +26,8 @@ def trip_count(loop: Instruction) -> int | None:
 
 
 def values_in_trips(inst: Instruction, loop: Instruction, trips: int) -> np.ndarray | None:
-    """The values that a number of a loop's body has, trip by trip; None where they do not plainly follow from
-    elements that count by constant steps, or are many.
+    """The values of an integer of a loop's body in each of `trips` trips. None if they do not follow from
+    constants and from carried elements with constant steps, or if there are more than MANY trips.
     """
     if trips > MANY:
         return None
@@ -48,7 +48,7 @@ def values_in_trips(inst: Instruction, loop: Instruction, trips: int) -> np.ndar
             if start is None or step is None or not _is_index(top):
                 return None
             if not _holds(shape_of(top), start + step * (trips - 1)):
-                return None  # it wraps around
+                return None  # the counter wraps around
             found[top] = start + step * np.arange(trips)
         elif not top.op.elementwise or not isinstance(top.shape, Shape) or top.shape.rank:
             return None
@@ -63,9 +63,9 @@ def values_in_trips(inst: Instruction, loop: Instruction, trips: int) -> np.ndar
 def most_turns(
     test: Instruction, starts: Sequence[int | None], ends: Sequence[Instruction | None]
 ) -> tuple[int | None, bool]:
-    """The most trips of a loop with a condition, and whether it always makes so many. `starts` are the
-    numbers that its carries have at the beginning, `ends` what the body makes of them, None where that is not
-    known.
+    """An upper bound of the number of trips of a loop, and whether the bound is exact; (None, False) if no
+    bound is known. `test` is the root of the condition. `starts` are the initial values of the carried
+    elements and `ends` their new values in the body; None for those that are not known.
     """
     wanted, found = [test], []
     while wanted:
@@ -79,7 +79,9 @@ def most_turns(
 
 
 def sum_behind(first: Instruction, last: Instruction) -> int | None:
-    """The constant that is added to one number to get another; None where that is not plain to see."""
+    """The constant c with `last` = `first` + c, if additions and subtractions of constants lead from one to
+    the other; else None.
+    """
     found = 0
     while last is not first:
         if not isinstance(last.op, hlo.Add | hlo.Subtract):
@@ -118,7 +120,7 @@ def _trips_of(
 
 
 def _plain(inst: Instruction) -> Instruction:
-    """The value behind copies and reshapes of one element."""
+    """The value that copies and reshapes of one element pass on."""
     while inst.op.keeps_order:
         source, shape = inst.operands[0].shape, inst.shape
         if not isinstance(source, Shape) or not isinstance(shape, Shape):
@@ -135,7 +137,9 @@ def _is_index(inst: Instruction) -> bool:
 
 
 def _carry(inst: Instruction) -> int | None:
-    """Which carry of the loop a value is: -1 for a loop that carries a single array."""
+    """The number of the carried element that a value is, -1 if the loop carries a single array; None if the
+    value is not a carried element.
+    """
     if isinstance(inst.op, hlo.Parameter) and isinstance(inst.shape, Shape):
         return -1
     if isinstance(inst.op, hlo.GetTupleElement) and isinstance(inst.operands[0].op, hlo.Parameter):
@@ -154,20 +158,22 @@ def _constant(inst: Instruction) -> int | None:
 
 
 def _holds(shape: Shape, value: int) -> bool:
-    """Whether an integer type has a number."""
+    """Whether the integer type of a shape can represent a number."""
     low = -(1 << shape.dtype.bits - 1) if shape.dtype.is_signed else 0
     return low <= value < low + (1 << shape.dtype.bits)
 
 
 def _elements(inst: Instruction) -> Sequence[Instruction | None]:
-    """The carries of a loop, of its operand or of the root of its body; None where they are not known."""
+    """The elements of a loop's operand or of its body's root; None for elements that are not known."""
     if isinstance(inst.shape, Shape):
         return [inst]
     return inst.operands if isinstance(inst.op, hlo.Tuple) else [None] * len(inst.shape.elements)
 
 
 def _known(inst: Instruction, starts: Sequence[int | None], ends: Sequence[Instruction | None]) -> int | None:
-    """A constant, or a carry that starts as one and that the body passes on."""
+    """The value of a constant, or of a carried element that starts as a constant and never changes; else
+    None.
+    """
     value = _constant(inst)
     at = _carry(inst)
     if value is not None or at is None or not _is_index(inst):
@@ -197,8 +203,8 @@ def _step(ends: Sequence[Instruction | None], at: int) -> int | None:
 
 
 def _trips(start: int, step: int, limit: int, direction: Direction, bits: int, signed: bool) -> int | None:
-    """How many i = start, start + step, ... come before `i direction limit` fails, if none of them wraps
-    around.
+    """The number of trips of a loop over i = start, start + step, ... while `i direction limit` holds. None
+    if the loop does not end or i would wrap around in an integer of `bits` bits.
     """
     if direction is Direction.EQ:
         return 0 if start != limit else (1 if step else None)

@@ -1,5 +1,5 @@
-"""Packs intervals of time with sizes into one address range, so that what overlaps in time does not overlap
-in space.
+"""Packs intervals of time with sizes into one address range, so that intervals that overlap in time do not
+overlap in space.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from collections.abc import Sequence
 
 from axla.core.dataclass import dataclass
 
-BY_SIZE_LIMIT = 1000  # placing by size compares every pair
+BY_SIZE_LIMIT = 1000  # the number of intervals up to which they are placed by size, which compares every pair
 
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """Needs `size` bytes from tick `start` through tick `end`."""
+    """The need for `size` bytes from tick `start` through tick `end`."""
 
     start: int
     end: int
@@ -23,7 +23,7 @@ class Interval:
 
 
 def pack(intervals: Sequence[Interval]) -> tuple[list[int], int]:
-    """Offsets for the intervals, and the bytes needed in all."""
+    """A byte offset for each interval, and the total number of bytes."""
     best = _by_time(intervals)
     if len(intervals) <= BY_SIZE_LIMIT and best[1] > _peak(intervals):
         other = _by_size(intervals)
@@ -32,7 +32,7 @@ def pack(intervals: Sequence[Interval]) -> tuple[list[int], int]:
 
 
 def _peak(intervals: Sequence[Interval]) -> int:
-    """The most bytes live at one tick: no packing needs less."""
+    """The largest number of bytes live at one tick, a lower bound for every packing."""
     events = [(i.start, 1, i.size) for i in intervals] + [(i.end + 1, 0, -i.size) for i in intervals]
     live = most = 0
     for _, _, change in sorted(events):
@@ -42,7 +42,9 @@ def _peak(intervals: Sequence[Interval]) -> int:
 
 
 def _by_time(intervals: Sequence[Interval]) -> tuple[list[int], int]:
-    """First come, first served, into the smallest gap that fits."""
+    """Places the intervals in order of their start, each into the smallest gap that fits. Returns offsets and
+    the total size.
+    """
     offsets = [0] * len(intervals)
     free: list[tuple[int, int]] = []  # (offset, size), sorted, never adjacent
     gaps: list[tuple[int, int]] = []  # (size, offset), sorted
@@ -90,9 +92,11 @@ def _release(free: list[tuple[int, int]], gaps: list[tuple[int, int]], offset: i
 
 
 def _by_size(intervals: Sequence[Interval]) -> tuple[list[int], int]:
-    """The largest first, each into the tightest gap between those it meets."""
+    """Places the largest intervals first, each into the smallest gap between placed intervals that overlap it
+    in time. Returns offsets and the total size.
+    """
     offsets = [0] * len(intervals)
-    placed: list[tuple[int, Interval]] = []  # by offset
+    placed: list[tuple[int, Interval]] = []  # sorted by offset
     top = 0
     for number in sorted(range(len(intervals)), key=lambda n: (-intervals[n].size, intervals[n].start, n)):
         one = intervals[number]

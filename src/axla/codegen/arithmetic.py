@@ -179,7 +179,7 @@ class Arithmetic:
         return Reg(self, ssa)
 
     def number(self, like: Reg, value: float) -> Reg:
-        """A constant of the type of `like`."""
+        """The constant `value` in the type of `like`."""
         return Reg(self, self.f.const(like.type, value))
 
     def pair(self, a: Reg | float, b: Reg | float) -> tuple[Reg, Reg]:

@@ -47,7 +47,7 @@ def rounds(x: Reg) -> bool:
 
 
 def bfloat(x: Reg) -> Reg:
-    """The bits of the nearest bf16."""
+    """Rounds floats to the nearest bf16; returns the bits."""
     return x.cast("fptrunc", "bfloat").bits()
 
 

@@ -35,7 +35,7 @@ _OBJECT, _ERROR = 0, 1
 
 
 class Child:
-    """A process that turns LLVM modules into objects, started at the first request."""
+    """A process that turns LLVM modules into object files; it is started at the first request."""
 
     def __init__(self) -> None:
         self._lock = locks.new_lock()

@@ -1,4 +1,4 @@
-"""Conversion between element types, with the semantics of HLO's convert."""
+"""Converts between element types, with the semantics of HLO's convert."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def convert(x: Reg, source: DType, target: DType, nearest: Reg | None = None) ->
 
 
 def _from_integer(x: Reg, source: DType, target: DType) -> Reg:
-    """Converts from pred or an integer."""
+    """Converts a pred or an integer to another real type."""
     if not target.is_float:
         return wrap(resize(x, source, register_element(target)), target)
     # Through f32 to the smaller floats, rounding twice, as XLA and ml_dtypes do.

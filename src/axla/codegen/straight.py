@@ -1,4 +1,4 @@
-"""Straight-line code as LLVM text: values, constants, arithmetic, structs and memory."""
+"""Writes straight-line code as LLVM text: values, constants, arithmetic, structs and memory."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ class LoweredFunction:
 
 _JIT = ("static_argnums", "static_argnames", "donate_argnums")
 LARGE = 1 << 14  # captured arrays of at least this many bytes are parameters, not constants of the bytecode
-# the function that @main calls in an export for symbolic sizes or several platforms
+# The function that @main calls in an export for symbolic sizes or several platforms.
 _WRAPPED = "_wrapped_jax_export_main"
 
 

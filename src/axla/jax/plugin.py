@@ -49,7 +49,7 @@ def install() -> None:
     asked = (_option("jax_platforms") or PLATFORM).split(",")
     names = dict.fromkeys("cpu" if name == PLATFORM else name for name in asked)
     jax.config.update("jax_platforms", ",".join(names))
-    # the address of the callback; the address of its data follows
+    # The address of the callback; the address of its data follows.
     call = xla_client.encode_inspect_sharding_callback(_options)[:8]
     inspectors.add(int.from_bytes(call, "little"))
     _let_dlpack_copy()

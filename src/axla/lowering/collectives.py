@@ -1,4 +1,4 @@
-"""Collectives as steps: who comes together, and the kernels that combine elements."""
+"""Collectives as steps: the participants that meet, and the kernels that combine elements."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from axla.ir.typed import op_of
 from axla.program.interface import RendezvousKey
 
 RendezvousKeys = dict[RendezvousKey, int]
-"""RendezvousKeys with their numbers."""
+"""Maps rendezvous keys to their numbers, which count from 0 in the order in which the keys were found."""
 Pairs = tuple[tuple[int, int], ...]
 
 
 def starts_of(order: Sequence[Instruction]) -> dict[Instruction, list[Instruction]]:
-    """The collectives of a computation that start before they are done, by the instruction that gives their
-    last operand.
+    """The asynchronous collectives of a computation, grouped by the instruction after which they can start:
+    the one that computes their last operand.
     """
     place = {inst: n for n, inst in enumerate(order)}
     found: dict[Instruction, list[Instruction]] = {}
@@ -35,7 +35,10 @@ def starts_of(order: Sequence[Instruction]) -> dict[Instruction, list[Instructio
 def rendezvous_of(
     inst: Instruction, keys: RendezvousKeys, participants: tuple[int, int], pair: int = 0
 ) -> tuple[int, ...]:
-    """The numbers of the rendezvous of a collective; new ones join `keys`."""
+    """The numbers of the rendezvous that a collective takes part in; new keys are added to `keys`.
+    `participants` is (replicas, partitions). `pair` is a number that distinguishes asynchronous collectives,
+    0 for others.
+    """
     op: Any = inst.op
     rows: dict[tuple[int, ...] | None, None] = {}
     for number in range(participants[0] * participants[1]):
@@ -48,7 +51,7 @@ def rendezvous_of(
 
 
 def pairs_of(inst: Instruction, participants: tuple[int, int]) -> Pairs:
-    """Sources and targets of a permute, as participants."""
+    """All (source, target) pairs of a collective-permute, as participant numbers."""
     found: dict[tuple[int, int], None] = {}
     for number in range(participants[0] * participants[1]):
         found.update(((a, b), None) for a, b in _pairs(inst, number, participants))
@@ -62,8 +65,8 @@ def _pairs(inst: Instruction, number: int, participants: tuple[int, int]) -> lis
 
 
 def folds_of(inst: Instruction[Combining]) -> list[Computation]:
-    """The computations that combine two values of each result element by element: one for each, or one for
-    all where the reducer takes them together.
+    """The kernels that combine two values of a collective's results element by element: one kernel per
+    result, or one for all results if the reducer takes all of them together.
     """
     shapes = [array(leaf) for leaf in inst.shape.leaves()]
     to_apply = inst.op.to_apply
@@ -85,7 +88,7 @@ def _fold(to_apply: Computation, shapes: Sequence[Shape]) -> Computation:
 
 
 def _parts(to_apply: Computation, module: Module) -> list[Computation]:
-    """A reducer for each of its results."""
+    """Copies of a reducer in `module`, one for each element of its result."""
     if not to_apply.root.shape.is_tuple:
         return [clone_computation(to_apply, module)]
     parts = []

@@ -1,4 +1,4 @@
-"""Computations of their own: each is the entry of a new module, and nothing of it is in another one."""
+"""Builds computations that are each the entry of a new module and share nothing with other modules."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from axla.ir.traverse import text_order
 
 
 def new_computation(name: str) -> Computation:
-    """An empty computation, the entry of a module of its own."""
+    """Creates an empty computation that is the entry of a new module."""
     return Module(name).add_computation(name, entry=True)
 
 
 def single(inst: Instruction) -> Computation:
-    """The computation that is one instruction."""
+    """A new computation that consists of a copy of `inst` and parameters for its operands."""
     computation = new_computation(inst.name)
     operands = [
         computation.add(Parameter(o.shape.logical, n), name=f"p{n}") for n, o in enumerate(inst.operands)
@@ -31,7 +31,9 @@ def copy_instruction(
     inst: Instruction, computation: Computation, operands: Sequence[Instruction],
     called: dict[Computation, Computation],
 ) -> Instruction:  # fmt: skip
-    """`inst` in another computation, on other operands. What it calls is copied, and noted in `called`."""
+    """Adds a copy of `inst` with the given operands to a computation. Called computations are cloned once:
+    `called` maps each to its clone.
+    """
     op = inst.op
     if op.computation_fields:
         for one in op.computations():
@@ -42,7 +44,7 @@ def copy_instruction(
 
 
 def leaf_of(inst: Instruction, leaf: int) -> Instruction:
-    """A leaf of an instruction's result, taken out of its tuples."""
+    """The instruction for one leaf of a result: adds the get-tuple-elements that it takes."""
     while isinstance(inst.shape, TupleShape):
         starts = inst.shape.leaf_starts
         index = bisect_right(starts, leaf) - 1
@@ -52,7 +54,7 @@ def leaf_of(inst: Instruction, leaf: int) -> Instruction:
 
 
 def finish(computation: Computation, results: Sequence[Instruction]) -> None:
-    """Makes a tuple of the results the root, and the order of the text the order of work."""
+    """Makes a tuple of `results` the root, and schedules the module in the order of its text."""
     computation.set_root(computation.add(Tuple(), results))
     module = computation.module
     module.set_schedule({c: text_order(c) for c in module.computations})

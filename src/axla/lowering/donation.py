@@ -1,4 +1,6 @@
-"""The boundary of a program as callers ask for it: row-major, parameters whose memory results take over."""
+"""The boundary of a program as callers want it: row-major arrays, and donated parameters as aliases of
+results.
+"""
 
 from __future__ import annotations
 
@@ -12,12 +14,14 @@ from axla.ir.graph import Alias, Module
 
 
 def array_leaves(shape: AnyShape) -> list[tuple[tuple[int, ...], Shape]]:
-    """The leaves that are arrays, with their tuple indices."""
+    """The leaves of a shape that are arrays, as pairs (tuple index, shape)."""
     return [(index, leaf) for index, leaf in indexed_leaves(shape) if isinstance(leaf, Shape)]
 
 
 def work_of(module: Module, donate: Sequence[int] | None) -> Module:
-    """A copy of a module for the passes, as compilers take it: `row_major_boundary`, `donate_parameters`."""
+    """A copy of a module to compile: with a row-major boundary and with the parameters in `donate`
+    donated.
+    """
     work = clone_module(module)
     row_major_boundary(work)
     donate_parameters(work, donate or ())
@@ -25,7 +29,7 @@ def work_of(module: Module, donate: Sequence[int] | None) -> Module:
 
 
 def row_major_boundary(module: Module) -> None:
-    """Makes parameters and results of a module row-major arrays, whatever its entry layout says."""
+    """Gives the parameters and results of a module row-major layouts, whatever its entry layout says."""
     shape = module.entry.program_shape
     module.set_config(
         entry_layout=ProgramShape(
@@ -37,7 +41,8 @@ def row_major_boundary(module: Module) -> None:
 def donate_parameters(module: Module, donate: Sequence[int]) -> None:
     """Pairs each donated parameter leaf with the first free result leaf of its shape, as a may-alias.
 
-    `donate` counts the array leaves of the parameters. A donated leaf that fits no result is left alone.
+    `donate` has numbers of array leaves, counted over all parameters. A donated leaf without a result of its
+    shape is ignored.
     """
     entry = module.entry
     leaves = [(p, *leaf) for p, inst in enumerate(entry.parameters) for leaf in array_leaves(inst.shape)]

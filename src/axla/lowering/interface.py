@@ -12,9 +12,10 @@ from axla.program.interface import Alias, Interface, Tree, ValueSpec
 
 
 def interface_of(module: Module, aliases: Sequence[Alias], *, padded: bool = False, **code: Any) -> Interface:
-    """The interface of a module; `code` are the facts of the code that was made of it.
+    """The interface of a module. `code` has further fields of Interface, about the generated code.
 
-    `padded`: the padder's sizes stand behind parameters and result. To callers they belong to the arrays.
+    `padded`: parameters and result may be followed by sizes that the dynamic padder added. Callers see such a
+    size as part of its array.
     """
     entry, layout = module.entry, module.config.entry_layout
     shapes, result = [p.shape for p in entry.parameters], entry.root.shape
@@ -30,7 +31,7 @@ def interface_of(module: Module, aliases: Sequence[Alias], *, padded: bool = Fal
 
 
 def declared_aliases(module: Module) -> list[Alias]:
-    """The aliases of a module, by numbers of arrays."""
+    """The aliases of a module with array numbers instead of tuple indices."""
     shapes = enumerate(p.shape for p in module.entry.parameters)
     into = [(number, index) for number, shape in shapes for index, _ in array_leaves(shape)]
     out = [index for index, _ in array_leaves(module.entry.root.shape)]
@@ -46,7 +47,9 @@ def _dynamic_dimensions(shape: AnyShape) -> int:
 def leaf_specs(
     shapes: Sequence[AnyShape], names: Sequence[str]
 ) -> tuple[tuple[ValueSpec, ...], tuple[Tree, ...]]:
-    """Leaf specifications, and the tree of leaf numbers of each shape. Tokens take no leaf."""
+    """The specifications of all array leaves of `shapes`, and for each shape the tree of its leaf numbers.
+    Tokens have no number.
+    """
     specs: list[ValueSpec] = []
 
     def tree(shape: AnyShape, name: str) -> Tree:

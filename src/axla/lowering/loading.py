@@ -1,4 +1,6 @@
-"""A Program from its text, for a Target: what its planners say of each kernel decides, not the text."""
+"""Loads a Program from its text for a Target. The text is not trusted: every kernel is planned again and
+compared.
+"""
 
 from __future__ import annotations
 
@@ -25,11 +27,12 @@ MOST_WRITTEN = REGISTERS.line
 
 
 def load_program(text: str, segment: bytes, target: Target) -> Program:
-    """The program that a text is, for `target`; `segment`: the bytes of its constants.
+    """Parses and checks the text of a program for `target`; `segment` has the bytes of its constants.
 
-    A text that was made for this target must have the plans that its planners make. Kernels of one that was
-    made for another target are planned again, with scratch memory behind the rest of the workspace. Raises
-    what `parse_program` does, and UnsupportedError for what the target cannot do.
+    If the text was made for this target, its plans must equal those of the target's planners. If it was made
+    for another target, its kernels are planned again, and their scratch memory is added at the end of the
+    workspace. Raises the errors of `parse_program`, VerifyError, and UnsupportedError for features that the
+    target lacks.
     """
     program = parse_program(text, segment)
     kernels = check_program(program, target)
@@ -37,16 +40,16 @@ def load_program(text: str, segment: bytes, target: Target) -> Program:
         return _with_kernels(program, kernels, target)
     busy = is_long_running(program, kernels)
     if busy and not program.interface.long_running:
-        raise VerifyError(f"program {program.name} is long running, and says that it is not")
+        raise VerifyError(f"program {program.name} is long running, but its text says that it is not")
     for kernel, planned in zip(program.kernels, kernels, strict=True):
         if kernel != planned:
-            raise VerifyError(f"kernel {kernel.name} does not have the plan of {target.name}")
+            raise VerifyError(f"kernel {kernel.name} does not have the plan that {target.name} makes")
     return program
 
 
 def check_program(program: Program, target: Target) -> tuple[Kernel, ...]:
-    """The kernels of a verified program, planned for `target`; VerifyError where registers, calls or kernels
-    do not do what they are said to.
+    """Checks what a program declares about registers, calls and kernels, and plans its kernels for `target`.
+    Raises VerifyError where a declaration is wrong.
     """
     called: set[int] = {-1}
     for step in all_steps(program):
@@ -58,25 +61,29 @@ def check_program(program: Program, target: Target) -> tuple[Kernel, ...]:
 
 
 def _planned(kernel: Kernel, target: Target) -> Kernel:
-    """A kernel as the planner makes it, if it may write over what it writes over."""
+    """Plans a kernel anew; raises VerifyError if it may not overwrite the operands that its `in_place`
+    names.
+    """
     computation, limits = kernel.computation, target.limits
     if _written(computation) > MOST_WRITTEN:
-        raise VerifyError(f"kernel {kernel.name} is more than {MOST_WRITTEN} instructions, calls written out")
-    accesses(kernel_body(computation))  # refuses what is written out at too many places
+        raise VerifyError(f"kernel {kernel.name} has over {MOST_WRITTEN} instructions, with those it calls")
+    accesses(kernel_body(computation))  # raises an error if an element is computed at too many indices
     forced = {(leaf, number) for leaf, number in in_place_parameters(computation, limits).items()}
     free = overwritable_parameters(computation, limits)
     shapes = list(computation.root.shape.leaves())
     needed = {(leaf, number) for leaf, number in forced if shapes[leaf].byte_size}
     allowed = forced | {(leaf, number) for leaf, numbers in free.items() for number in numbers}
     if not needed <= set(kernel.in_place) <= allowed:
-        raise VerifyError(f"kernel {kernel.name} writes over {kernel.in_place}, which its code cannot")
+        raise VerifyError(f"kernel {kernel.name} may not write in place as {kernel.in_place} says")
     if kernel.name != kernel_name(computation, kernel.in_place):
-        raise VerifyError(f"kernel {kernel.name} is not named by what it computes")
+        raise VerifyError(f"kernel {kernel.name}: the name is not the hash of its computation")
     return plan_kernel(kernel.name, computation, kernel.in_place, target)
 
 
 def _written(computation: Computation) -> int:
-    """Instructions of a computation and of those that it applies, once for each time; no more than needed."""
+    """The number of instructions of a computation with those of the computations that it calls, once per
+    call. Stops counting above MOST_WRITTEN.
+    """
     count, stack = 0, [computation]
     while stack and count <= MOST_WRITTEN:
         one = stack.pop()
@@ -86,21 +93,25 @@ def _written(computation: Computation) -> int:
 
 
 def _check(program: Program, step: Step, target: Target) -> None:
-    """Checks what the layers below cannot know: whether registers hold a computation, and who is called."""
+    """Checks that registers can hold a register step's values, and that a custom call has the right callee:
+    the verifier of programs cannot know these.
+    """
     if isinstance(step, RegisterStep):
         root = step.computation.root
         for inst in step.computation.instructions:
             if inst is not root and not isinstance(inst.op, Parameter) and not is_tiny(inst, REGISTERS):
-                raise VerifyError(f"step {step.name}: {inst!r} is not computed in registers")
+                raise VerifyError(f"step {step.name}: {inst!r} cannot be computed in registers")
     elif isinstance(step, CustomCallStep):
         table = dict(enumerate(program.interface.functions))
         said = CustomCallee(step.api, table.get(step.function), step.plan, table.get(step.report))
         if said != called(step.site, target):
-            raise VerifyError(f"step {step.name}: {step.site} is not called so")
+            raise VerifyError(f"step {step.name}: the callee is not the one of {step.site}")
 
 
 def _with_kernels(program: Program, kernels: tuple[Kernel, ...], target: Target) -> Program:
-    """The program with other kernels; all of its kernels have one place for their scratch memory."""
+    """The program with newly planned kernels, whose scratch memory all begins at the end of the old
+    workspace.
+    """
     start = aligned(program.interface.workspace_bytes)
     sizes = {kernel.name: kernel.plan.scratch_bytes for kernel in kernels}
     workspace = Allocation(AllocationKind.WORKSPACE, 0, 0)

@@ -1,4 +1,6 @@
-"""Module -> Program: a scheduled, fused module with buffers becomes kernels and steps over values."""
+"""Lowers a Module to a Program: a scheduled, fused module with buffers becomes kernels and steps over
+values.
+"""
 
 from __future__ import annotations
 
@@ -52,20 +54,22 @@ from axla.target.identity import identity
 from axla.target.machine import Target
 
 Choose = Callable[[Kernel], Kernel]
-"""Gives a kernel, or the same one by another plan."""
+"""A function that returns a kernel unchanged, or with another plan."""
 
 MOST_NESTED = 100
-"""Computations that call each other: writing code for them recurses. The interpreter has the same limit."""
+"""The largest nesting of computations that can be compiled, as code generation is recursive. The interpreter
+has the same limit.
+"""
 
 
-# What passes values on without work: dataflow has resolved it.
+# Dataflow has already replaced the values of other ops by those of their operands.
 def is_computed(op: Op) -> bool:
-    """Whether an op needs a step, or a part of one: its value is not only that of operands."""
+    """Whether an op needs a step or a part of one; False if it only passes values of its operands on."""
     return not (op.passes_on or op.structural)
 
 
 def lower(module: Module, buffers: Buffers, target: Target, choose: Choose | None = None) -> Program:
-    """The program of a module after the CPU pipeline. `choose` may give kernels other plans."""
+    """Lowers a module after the CPU pipeline to a program. `choose` may replace the plans of kernels."""
     _check_nesting(module)
     return _Lowering(module, buffers, target, choose).program()
 
@@ -77,19 +81,21 @@ def _check_nesting(module: Module) -> None:
         depth[computation] = 1 + max((depth[c] for c in called), default=0)
     if depth[module.entry] > MOST_NESTED:
         raise UnsupportedError(
-            f"loops, branches and calls are nested {depth[module.entry]} deep, {MOST_NESTED} can be compiled"
+            f"loops, branches and calls are nested {depth[module.entry]} deep; the limit is {MOST_NESTED}"
         )
 
 
 def kernel_name(computation: Computation, in_place: tuple[tuple[int, int], ...]) -> str:
-    """By what it is, so that equal kernels of different programs have equal code."""
+    """The name of a kernel: a hash of its computation and aliasing, so that equal kernels of different
+    programs have equal code.
+    """
     return f"k{blake2b(f'{fingerprint(computation)}{in_place}'.encode(), digest_size=8).hexdigest()}"
 
 
 @dataclass(frozen=True, slots=True)
 class CustomCallee:
-    """The implementation of a custom call: a function of the table, with the plan of a library's routine;
-    `report` takes note of a failed status.
+    """The implementation of a custom call: an entry of the function table, and the plan for a routine of a
+    library. `report` is the function that records a failed status.
     """
 
     api: str
@@ -99,12 +105,12 @@ class CustomCallee:
 
 
 def called(site: CallSite, target: Target) -> CustomCallee:
-    """The implementation of a custom call on a target; UnsupportedError where there is none."""
+    """The implementation of a custom call on a target; raises UnsupportedError if there is none."""
     if site.target in target.form.externals:
         return CustomCallee(EXTERNAL, None)
     if site.target == CHECK:
         if site.operand_leaves != (Shape(PRED),) or site.result_leaves != (TOKEN,):
-            raise UnsupportedError(f"{site}: it takes a pred[] and gives a token")
+            raise UnsupportedError(f"{site}: a check takes a pred[] and returns a token")
         return CustomCallee(CHECK, None)
     found = find_target(site)
     if found.api == LIBRARY:
@@ -115,8 +121,8 @@ def called(site: CallSite, target: Target) -> CustomCallee:
 
 
 def is_long_running(program: Program, kernels: Sequence[Kernel]) -> bool:
-    """Whether a run may take more than some 20 us, loop without a constant bound, or call Python; `kernels`
-    are those of the program for the Target that it runs on.
+    """Whether a run may take more than about 20 us, contain a loop, or call Python. `kernels` are the
+    program's kernels as planned for the Target that it runs on.
     """
     busy = any(k.polls or any(phase.parallel for phase in k.plan.phases) for k in kernels)
     return busy or any(map(_takes_long, all_steps(program)))
@@ -142,8 +148,8 @@ class _Lowering:
         self.started: dict[Instruction, kinds.CollectiveStep] = {}
         self.participants = module.config.replica_count, module.config.num_partitions
         self.scratch = Scratch(buffers)
-        self.users: dict[LiveArray, list[Instruction | None]] = {}  # None: whoever called the computation
-        # The places of results that have them to themselves from where they are made.
+        self.users: dict[LiveArray, list[Instruction | None]] = {}  # None: the caller of the computation
+        # The memory of those results that can be written there as soon as they are computed.
         self.ends: dict[LiveArray, BufferSlice] = {}
 
     def program(self) -> Program:
@@ -176,12 +182,12 @@ class _Lowering:
         return replace(program, interface=replace(interface, long_running=busy))
 
     def results(self, root: Instruction, steps: list[Step]) -> tuple[ArrayValue | None, ...]:
-        """The results in their places, with the copies that are missing."""
+        """The results in their final memory; appends the copies that this needs to `steps`."""
         places = {leaf: place for leaf, place in enumerate(self.buffers.results) if place is not None}
         written = {place.allocation for place in places.values()}
         found = {leaf: self.values.of(root, leaf) for leaf in places}
-        # Small ones are read before any is written: a result may lie where a parameter is that another
-        # result is.
+        # Small results are all read before any is written: one may be a parameter whose memory another result
+        # takes.
         for leaf, value in found.items():
             place = None if value.place == places[leaf] else value.place
             if place is not None and place.allocation in written and value.shape.size <= self.limits.tiny:
@@ -194,7 +200,7 @@ class _Lowering:
                 found[leaf] = value
         return tuple(found.get(leaf) for leaf in range(len(self.buffers.results)))
 
-    # -- steps -------------------------------------------------------------------------------------------
+    # -- Steps of a computation ------------------------------------------------------------------------------
 
     def steps(self, computation: Computation) -> list[Step]:
         self._note_users(computation)
@@ -227,7 +233,7 @@ class _Lowering:
                     self.users.setdefault(find(value), []).append(user)
 
     def registers(self, group: Sequence[Instruction], steps: list[Step]) -> None:
-        """The step of instructions that are computed in registers, one after the other."""
+        """Adds the step for consecutive instructions that are computed in registers."""
         if group:
             inside = set(group)
 
@@ -253,11 +259,11 @@ class _Lowering:
         else:
             self.kernel_step(inst, steps)
 
-    # -- control -----------------------------------------------------------------------------------------
+    # -- Loops and branches ----------------------------------------------------------------------------------
 
     def own_places(self, inst: Instruction) -> dict[int, BufferSlice | None]:
-        """Where the leaves of a loop or branch lie; None: registers. What is passed on unchanged is not among
-        them: it is the value that it was.
+        """The memory of the leaves of a loop or branch; None: in registers. Leaves that are passed on
+        unchanged are left out, as they keep their values.
         """
         return {
             leaf: None if value.is_tiny else self.buffers.slice(inst, leaf)
@@ -268,7 +274,9 @@ class _Lowering:
     def passed(
         self, inst: Instruction, places: Mapping[int, BufferSlice | None], steps: list[Step]
     ) -> list[ArrayValue]:
-        """The given leaves of `inst`: arrays in their places, small ones wherever they are."""
+        """The leaves of `inst` that `places` names: arrays copied to their memory where needed, small values
+        as they are.
+        """
         return [self.values.at(inst, leaf, place, steps) for leaf, place in places.items()]
 
     def defined(self, inst: Instruction, places: Mapping[int, BufferSlice | None]) -> list[ArrayValue]:
@@ -309,7 +317,7 @@ class _Lowering:
         results = tuple(self.defined(inst, places))
         steps.append(kinds.BranchStep(inst.name, selector, tuple(branches), results, inst.extra.location))
 
-    # -- memory ------------------------------------------------------------------------------------------
+    # -- Stores, custom calls, collectives and kernels -------------------------------------------------------
 
     def store(self, inst: Instruction, steps: list[Step]) -> None:
         operand, update, *starts = inst.operands
@@ -340,7 +348,9 @@ class _Lowering:
         )  # fmt: skip
 
     def collective(self, inst: Instruction, steps: list[Step], *, starts: bool = False) -> None:
-        """A collective, its first half, or the second of one that was started."""
+        """Adds the step of a collective: of all of it, of its first half (`starts`), or of its second half if
+        it was started before.
+        """
         op, participants = inst.op, self.participants
         started = self.started.get(inst)
         operands = tuple(self.values.in_memory(o, 0, steps) for o in inst.operands)
@@ -367,7 +377,9 @@ class _Lowering:
             self.started[inst] = step
 
     def fold(self, computation: Computation) -> str:
-        """The kernel of a collective's reducer, which writes over its first operands."""
+        """Plans the kernel of a collective's reducer, which overwrites its first operands; returns its
+        name.
+        """
         arrays = len(computation.parameters) // 2
         shared = tuple((n, n) for n in range(arrays))
         name = kernel_name(computation, shared)
@@ -376,7 +388,7 @@ class _Lowering:
         return name
 
     def function(self, function: TableFunction) -> int:
-        """The place of a function in the function table."""
+        """The index of a function in the function table, to which it is added if it is new."""
         return self.functions.setdefault(function, len(self.functions))
 
     def kernel_step(self, inst: Instruction, steps: list[Step]) -> None:
@@ -402,7 +414,9 @@ class _Lowering:
         )
 
     def kernel(self, inst: Instruction, shared: tuple[tuple[int, int], ...]) -> Kernel:
-        """The kernel of an instruction; equal computations get one kernel."""
+        """Plans the kernel of an instruction; instructions with equal computations and aliasing share one
+        kernel.
+        """
         computation = inst.op.calls if isinstance(inst.op, hlo.Fusion) else single(inst)
         name = kernel_name(computation, shared)
         found = self.kernels.get(name)

@@ -1,4 +1,4 @@
-"""Module and Target -> Program, from top to bottom: passes, buffers, steps."""
+"""Compiles a Module for a Target to a Program: runs the passes, assigns buffers and lowers to steps."""
 
 from __future__ import annotations
 
@@ -21,14 +21,18 @@ from axla.target.machine import Target, aligned
 def compile_program(
     module: Module, target: Target, constants: dict[Literal, int] | None = None, choose: Choose | None = None
 ) -> Program:  # fmt: skip
-    """The program of a module, which is changed on the way; `constants` and `choose` as for `program_of`."""
+    """Compiles a module, which is changed in the process, to a program; `constants` and `choose` as for
+    `program_of`.
+    """
     with trace.span("passes"):
         optimize(module, target)
     return program_of(module, target, constants, choose)
 
 
 def optimize(module: Module, target: Target) -> None:
-    """Runs the CPU pipeline on a module: simplified, fused, scheduled, ready for buffers."""
+    """Runs the CPU pipeline on a module; afterwards it is simplified, fused, scheduled, and ready for buffer
+    assignment.
+    """
     run_cpu(module, target)
 
 
@@ -36,8 +40,9 @@ def program_of(
     module: Module, target: Target | None = None, constants: dict[Literal, int] | None = None,
     choose: Choose | None = None,
 ) -> Program:  # fmt: skip
-    """The program of a module that `optimize` has been run on. `constants`: those of the programs before it,
-    with their offsets, whose segment it shares; its own join them. `choose` may give kernels other plans.
+    """The program of a module that `optimize` has been run on. `constants` maps the constants of programs
+    compiled before to their offsets in a shared segment, to which those of this program are added. `choose`
+    may replace the plans of kernels.
     """
     target = target or host_target()
     with trace.span("assign-buffers"):
@@ -47,18 +52,22 @@ def program_of(
 
 
 def constants_segment(constants: Mapping[Literal, int], byte_order: str = sys.byteorder) -> bytes:
-    """The bytes of a segment of constants, by their offsets, on a machine of a byte order."""
+    """The bytes of a segment of constants on a machine of the given byte order; `constants` maps literals to
+    offsets.
+    """
     return bytes(constants_memory(constants, byte_order))
 
 
 def constants_memory(
     constants: Mapping[Literal, int], byte_order: str = sys.byteorder
 ) -> memoryview:  # fmt: skip
-    """The same, aligned as programs want it: the one copy of large constants that is made."""
+    """Like `constants_segment`, in memory that is aligned as programs require. Large constants are copied
+    only here.
+    """
     end = max((offset + literal.values.nbytes for literal, offset in constants.items()), default=0)
     memory = aligned_memory(aligned(end))
     at = 0
-    for literal, offset in constants.items():  # by offset
+    for literal, offset in constants.items():  # sorted by offset
         memory[at:offset] = bytes(offset - at)
         at = offset + literal.values.nbytes
         if isinstance(literal, MovedLiteral) and byte_order == sys.byteorder:
@@ -71,7 +80,9 @@ def constants_memory(
 
 
 def settle(lent: Iterable[MovedLiteral], constants: Mapping[Literal, int], memory: memoryview) -> None:
-    """Moves literals into the memory of a segment that has all their elements, in whatever order."""
+    """Makes literals use the memory of a segment that contains all their elements, possibly in another order
+    of dimensions.
+    """
     stored = [(literal.values, offset) for literal, offset in constants.items()]
     places = {values.ctypes.data: (values, offset) for values, offset in stored}
     for literal in lent:

@@ -1,4 +1,4 @@
-"""Neighbours that are computed in registers become one computation of their own."""
+"""Makes one register step of consecutive instructions that are computed in registers."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ def register_step(
     group: Sequence[Instruction], values: DefinedValues, wanted: Callable[[LiveArray], bool],
     ends: Mapping[LiveArray, BufferSlice]
 ) -> RegisterStep:  # fmt: skip
-    """The step of instructions in their order. `wanted`: what is used elsewhere; `ends`: the place of results
-    that are written as soon as they are there.
+    """Makes the step for instructions in their order. `wanted` says whether a value is used outside of the
+    step; `ends` has the memory of results that the step writes as soon as they are computed.
     """
     block = _Block(group[0].name, values)
     made = [found for inst in group for found in block.add(inst)]
@@ -41,12 +41,13 @@ class _Block:
         self.leaves = values.flow.leaves
         self.computation = new_computation(name)
         self.operands: list[ArrayValue] = []
-        self.made: dict[LiveArray, tuple[Instruction, int]] = {}  # here, as leaves of results
-        self._found: dict[tuple[LiveArray, Shape], Instruction] = {}  # operands
+        # The values that instructions of this block compute: (instruction, leaf).
+        self.made: dict[LiveArray, tuple[Instruction, int]] = {}
+        self._found: dict[tuple[LiveArray, Shape], Instruction] = {}  # operands that are already in the block
         self._called: dict[Computation, Computation] = {}
 
     def add(self, inst: Instruction) -> list[LiveArray]:
-        """Copies an instruction; gives the values that it makes."""
+        """Copies an instruction into the block; returns the values that it computes."""
         if isinstance(inst.op, Constant):
             return self._constants(inst, inst.op)
         operands = [self.operand(o) for o in inst.operands]
@@ -55,13 +56,15 @@ class _Block:
         for leaf, value in enumerate(self.leaves[inst]):
             found = value and find(value)
             if found is None or found in self.made or self.values.knows(found):
-                continue  # a token, or what a loop or a branch passes on
+                continue  # a token, or a value that a loop or branch passes on
             self.made[found] = copy, leaf
             made.append(found)
         return made
 
     def _constants(self, inst: Instruction, op: Constant) -> list[LiveArray]:
-        """The leaves of a constant that are small; the others lie in memory."""
+        """Copies the small leaves of a constant into the block and returns them; larger ones stay in
+        memory.
+        """
         found = {v: c for v, c in zip(self.leaves[inst], op.literal.leaves(), strict=True) if v and v.is_tiny}
         for value, literal in found.items():
             copy = self.computation.add(Constant(literal.shape, literal), name=inst.name)
@@ -72,7 +75,7 @@ class _Block:
         return self._tree(inst, inst.shape, 0)
 
     def _tree(self, inst: Instruction, shape: AnyShape, first: int) -> Instruction:
-        """Leaves of `inst` from `first` on, as a value of `shape`."""
+        """The leaves of `inst` from number `first` on, as one value of `shape`."""
         if isinstance(shape, Shape):
             return self._leaf(inst, first, shape)
         if not isinstance(shape, TupleShape):

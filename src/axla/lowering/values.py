@@ -1,4 +1,4 @@
-"""Values of a program: what dataflow found, with names and places."""
+"""Values of a program: the values of dataflow with names and memory."""
 
 from __future__ import annotations
 
@@ -18,38 +18,43 @@ from axla.program.steps import ArrayValue, CopyStep, Step
 
 
 class DefinedValues:
-    """The values that are defined so far."""
+    """The values that have been defined so far during lowering."""
 
     def __init__(self, buffers: Buffers):
         self.buffers = buffers
         self.flow = buffers.flow
-        self.constants: dict[int, ConstantSpec] = {}  # by offset
+        self.constants: dict[int, ConstantSpec] = {}  # key: offset in the segment
         self._known: dict[LiveArray, ArrayValue] = {}
         self._names = NameTable()
-        self._copied: list[set[str]] = [set()]  # what registers hold and memory too, in each open scope
+        # For each open scope, the names of values in registers that were also copied to memory.
+        self._copied: list[set[str]] = [set()]
 
     def enter(self) -> None:
-        """Begins a loop or branch: what is copied to memory in it is not there afterwards."""
+        """Opens the scope of a loop or branch: copies to memory that are made in it cannot be used after
+        it.
+        """
         self._copied.append(set())
 
     def leave(self) -> None:
-        """Ends a scope: copies that were made in it are gone."""
+        """Closes the innermost scope and forgets the copies that were made in it."""
         self._copied.pop()
 
     def define(self, inst: Instruction, leaf: int, shape: Shape, place: BufferSlice | None) -> ArrayValue:
-        """The value that dataflow has for a leaf of `inst`, from here on."""
+        """Defines the value of a leaf of `inst` in the memory `place`."""
         found = self.flow.leaves[inst][leaf]
         assert found is not None
         return self.define_flow(found, shape, place)
 
     def define_flow(self, found: LiveArray, shape: Shape, place: BufferSlice | None) -> ArrayValue:
-        """Names and defines a value of dataflow."""
+        """Defines a value of dataflow: gives it a unique name and its memory."""
         name = found.inst.name if isinstance(found.inst.shape, Shape) else f"{found.inst.name}.{found.leaf}"
         value = self._known[find(found)] = ArrayValue(self._names.claim(name), shape, place)
         return value
 
     def define_leaves(self, inst: Instruction) -> tuple[ArrayValue | None, ...]:
-        """All leaves of a result, in their slices; None: tokens."""
+        """Defines all leaves of a result in the slices that buffer assignment gave them; None stands for a
+        token.
+        """
         return tuple(
             self.define(inst, leaf, shape, self.buffers.slice(inst, leaf))
             if isinstance(shape, Shape)
@@ -58,23 +63,23 @@ class DefinedValues:
         )
 
     def knows(self, found: LiveArray) -> bool:
-        """Whether a value of dataflow is defined."""
+        """Whether a value of dataflow has been defined."""
         return find(found) in self._known
 
     def of(self, inst: Instruction, leaf: int = 0) -> ArrayValue:
-        """A leaf of `inst`, in the shape that it has there."""
+        """The value of a leaf of `inst`, with the shape that the leaf has there."""
         found = self.flow.leaves[inst][leaf]
         assert found is not None
         value = self._known.get(find(found))
-        if value is None:  # a large constant, or a mistake
+        if value is None:  # a large constant; anything else is an error
             place = self._constant(inst, leaf)
             value = self.define_flow(found, found.shape, place)
         shape = leaf_shapes(inst.shape)[leaf]
         return value if shape is value.shape else ArrayValue(value.name, array(shape), value.place)
 
     def in_memory(self, inst: Instruction, leaf: int, steps: list[Step]) -> ArrayValue:
-        """A leaf of `inst` where a kernel can read it. Registers are copied to their slice; the memory of
-        constants has them already.
+        """The value of a leaf of `inst` in memory, where a kernel can read it. A value in registers is copied
+        to its slice; the constants segment already contains constants.
         """
         value = self.of(inst, leaf)
         if value.place is not None:
@@ -88,8 +93,8 @@ class DefinedValues:
         return target
 
     def at(self, inst: Instruction, leaf: int, place: BufferSlice | None, steps: list[Step]) -> ArrayValue:
-        """A leaf of `inst` in `place`, copied there unless buffer assignment has put it there; without one,
-        wherever it is.
+        """The value of a leaf of `inst` in the memory `place`: adds a copy unless it is already there.
+        Without `place`, the value wherever it is.
         """
         value = self.of(inst, leaf)
         if place is None or value.place == place:
@@ -98,7 +103,7 @@ class DefinedValues:
         return replace(value, place=place)
 
     def _constant(self, inst: Instruction, leaf: int) -> BufferSlice:
-        """The place of a constant, which is noted."""
+        """The slice of a constant in the constants segment; records that the program uses the constant."""
         value = self.flow.leaves[inst][leaf]
         found = None if value is None else find(value)
         if found is None or not isinstance(found.inst.op, Constant):

@@ -1,12 +1,12 @@
-"""Passes of users and of installed packages, and their places in the CPU pipeline.
+"""Adds passes of users and of installed packages to the CPU pipeline.
 
     from axla.passes.added import add_pass, add_rules
 
     add_pass(negate_removal, before="cse")          a function (module, **options) -> None
     add_rules("my-rules", after="algsimp")          rules declared by @rule(..., group="my-rules")
 
-A package names, as entry points of the group `axla.passes`, functions without arguments that do this. They
-are called when the first module is compiled.
+A package can do this in a function without arguments that it names as an entry point of the group
+`axla.passes`. Such functions are called when the first module is compiled.
 """
 
 from __future__ import annotations
@@ -26,7 +26,9 @@ ENTRY_POINTS = "axla.passes"
 
 @dataclass(frozen=True, slots=True)
 class Added:
-    """A pass that was added, and its place: before the first run of another pass, or after the last one."""
+    """A pass that was added, and its position: before the first run of another pass, or after the last
+    one.
+    """
 
     step: Pass
     before: str
@@ -41,13 +43,13 @@ _lock = locks.new_lock()
 def add_pass(
     function: Callable[..., None], *, before: str = "", after: str = "", name: str = "", required: str = ""
 ) -> Pass:
-    """Adds a function to the CPU pipeline, before or after an existing pass; inside a group that repeats, if
-    that pass is in one.
+    """Adds a function as a pass to the CPU pipeline, before or after an existing pass. If that pass is in a
+    group that repeats, the new one is in the group too.
 
     `name` is the function's name with hyphens by default. `required` gives the reason why the pass cannot be
-    disabled. From then on `axla.compile` runs it, and does not cache compiled programs.
+    disabled. From then on `axla.compile` runs the pass, and does not cache compiled programs.
 
-    Raises InvalidArgument for a name that exists already, or a place that does not exist.
+    Raises InvalidArgument if the name is already used, or if no pass is named `before` or `after`.
     """
     step = Pass(name or function.__name__.replace("_", "-"), function, required)
     if step.name in PASSES:
@@ -67,7 +69,7 @@ def add_pass(
 
 def add_rules(group: str, *, before: str = "", after: str = "") -> Pass:
     """Adds a pass with the name `group` to the CPU pipeline, which applies the rewrite rules of that group.
-    Raises InvalidArgument where the group has no rules, and as `add_pass` does.
+    Raises InvalidArgument if the group has no rules, and the errors of `add_pass`.
     """
     if group not in rewrite.RULES:
         raise InvalidArgument(
@@ -82,7 +84,7 @@ def add_rules(group: str, *, before: str = "", after: str = "") -> Pass:
 
 
 def remove_pass(name: str) -> None:
-    """Removes what `add_pass` or `add_rules` added; InvalidArgument for any other name."""
+    """Removes a pass that `add_pass` or `add_rules` added; raises InvalidArgument for any other name."""
     found = next((added for added in ADDED if added.step.name == name), None)
     if found is None:
         raise InvalidArgument(f"remove_pass: {name!r} was not added")
@@ -108,7 +110,7 @@ def pipelines() -> dict[str, tuple[Step, ...]]:
 
 
 def _placed(steps: tuple[Step, ...], added: Added) -> tuple[Step, ...]:
-    """The steps with an added pass in its place."""
+    """Returns the steps of a pipeline with an added pass at its position."""
     place = added.before or added.after
     at = [n for n, step in enumerate(steps) if place in _names(step)]
     if not at:
@@ -129,8 +131,8 @@ def _names(step: Step) -> list[str]:
 
 
 def load_installed() -> None:
-    """Calls the functions that installed packages name as entry points, each once. Raises UnsupportedError
-    for one that cannot be loaded.
+    """Calls the functions that installed packages name as entry points, each once. Raises UnsupportedError if
+    an entry point cannot be loaded.
     """
     for name, entry in plugins.installed(ENTRY_POINTS).items():
         with _lock:

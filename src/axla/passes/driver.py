@@ -1,7 +1,7 @@
-"""Runs passes. Work that all passes share is done here, so that a pass does nothing but rewrite.
+"""Runs pipelines. The work that all passes share is done here, so that a pass only rewrites.
 
-Around every pass the driver dumps, verifies, shuffles, times and traces, as the flags say, and reports which
-pass failed on which module. `steps.py` defines passes and pipelines.
+Around every pass the driver dumps, verifies, shuffles, times and traces the module, as the flags say. If a
+pass fails, the error names the pass and the module. `steps.py` defines passes and pipelines.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ FIXPOINT_ROUNDS = 25  # no program that we know needs more than 5
 
 
 class Observer:
-    """Base class for observers of the passes of a pipeline; an observer may skip optional passes. It is
-    active within `observed`.
+    """Base class for observers of the passes of a pipeline. An observer is active within `observed`, and can
+    skip passes that are not required.
     """
 
     pipeline = "cpu"
 
     def wants(self, step: Pass, module: Module, session: rewrite.RuleSession) -> bool:
-        """Called before a pass runs: whether an optional pass is to run."""
+        """Called before a pass runs. Returns whether to run it; a required pass runs anyway."""
         return True
 
     def ran(self, step: Pass, module: Module, session: rewrite.RuleSession, changed: bool) -> None:
-        """Called after a pass."""
+        """Called after a pass has run. `changed` says whether it changed the module."""
 
 
 @contextmanager
@@ -62,8 +62,8 @@ def run(
     module: Module, steps: Sequence[Step], target: Target | None = None, *,
     name: str = "passes", flags: Flags | None = None,
 ) -> None:  # fmt: skip
-    """Runs the passes of a pipeline over a module. Raises InvalidArgument where a pass needs a target and
-    `target` is None.
+    """Runs the passes of a pipeline on a module. Raises InvalidArgument if a pass needs a target and `target`
+    is None.
     """
     runner = _Runner(module, target, name, flags or flag_values.current(), tuple(flat(steps)))
     runner.check_names()
@@ -80,7 +80,7 @@ def run(
 
 
 def run_cpu(module: Module, target: Target) -> None:
-    """Runs the CPU pipeline, with the dumps before and after it that XLA makes."""
+    """Runs the CPU pipeline, and dumps the module before and after it as XLA does."""
     dump.write_module(module, "before_optimizations")
     run(module, pipeline(), target, name="cpu")
     dump.write_module(module, "cpu_after_optimizations")
@@ -107,9 +107,9 @@ class _Runner:
     dumping: bool = False
     random: random.Random | None = None
     observer: Observer | None = None
-    opcodes: tuple[int, set[str]] = (-1, set())  # of a version of the module
-    verified: list[object] = field(default_factory=list)  # the state that the verifier accepted
-    inferred: dict = field(default_factory=dict, repr=False)  # instructions whose shapes it inferred
+    opcodes: tuple[int, set[str]] = (-1, set())  # (version of the module, its opcodes then)
+    verified: list[object] = field(default_factory=list)  # the verified state of the module
+    inferred: dict = field(default_factory=dict, repr=False)  # key: instructions whose shapes were inferred
 
     def __post_init__(self) -> None:
         flags = self.flags
@@ -124,7 +124,7 @@ class _Runner:
             self.random = random.Random(flags.shuffle)
 
     def check_names(self) -> None:
-        """Raises InvalidArgument for flags that name neither a pass nor a rule."""
+        """Raises InvalidArgument for a disabled or enabled name that is neither a pass nor a rule."""
         named = {*self.flags.disable_hlo_passes, *self.flags.enable_hlo_passes_only}
         if not named:
             return
@@ -134,7 +134,7 @@ class _Runner:
             raise errors.InvalidArgument(f"disable_hlo_passes: there is no pass or rule {name!r}{hint}")
 
     def run_fixpoint(self, group: Fixpoint, number: int) -> None:
-        settled: dict[Pass, int] = {}  # pass -> the last version it left unchanged
+        settled: dict[Pass, int] = {}  # pass -> the version of the module that it left unchanged
         for _ in range(FIXPOINT_ROUNDS):
             start = self.module.version
             for offset, step in enumerate(group.passes):
@@ -154,7 +154,9 @@ class _Runner:
         )
 
     def why_skip(self, step: Pass) -> str | None:
-        """The reason not to run an optional pass; InvalidArgument when a required one is disabled."""
+        """The reason for not running a pass, or None; raises InvalidArgument for a required pass that is
+        disabled.
+        """
         if step.name in self.flags.disable_hlo_passes:
             if step.required:
                 raise errors.InvalidArgument(f"pass '{step.name}' cannot be disabled: {step.required}")
@@ -200,7 +202,7 @@ class _Runner:
         progress.report("passes", number + 1, len(self.passes))
 
     def concerns(self, step: Pass) -> bool:
-        """Whether the module contains an op that a pass handles."""
+        """Whether the module contains an op that a pass handles; always true for a pass that lists no ops."""
         if not step.ops:
             return True
         if self.opcodes[0] != self.module.version:
@@ -209,7 +211,7 @@ class _Runner:
         return not step.ops.isdisjoint(self.opcodes[1])
 
     def given(self, step: Pass) -> dict[str, typing.Any]:
-        """The keyword arguments that a pass is called with."""
+        """The keyword arguments for the function of a pass: its options, and the target if it takes one."""
         found = dict(step.options)
         if asks_for_target(step.function):
             if self.target is None and needs_target(step.function):
@@ -219,8 +221,8 @@ class _Runner:
         return found
 
     def verify(self) -> None:
-        """Verifies the module, whatever its version number, unless nothing in it changed since it was last
-        verified.
+        """Verifies the module unless nothing in it has changed since the last verification. Compares the
+        contents, not the version number, which a pass might fail to increase.
         """
         from axla.ir.verify import state, verify
 
@@ -239,7 +241,8 @@ class _Runner:
                 self.module, f"{self.steps_done:04d}.before_{step.name}.failed.txt", text, self.flags
             )
             where += f" (before it: {path})" if path else ""
-        # These two are refusals of a right program, for the user; all else that leaves a pass is our bug.
+        # These errors reject a valid program for a reason that the user can act on. Any other error is a bug
+        # of axla.
         if isinstance(error, (errors.UnsupportedError, errors.CompileError)):
             error.add_note(where)
             raise error
@@ -269,7 +272,7 @@ class _Runner:
         timing.after = instruction_count(self.module)
 
     def report(self) -> None:
-        """Prints the report that the flags for timings and fuel ask for."""
+        """Prints timings and the use of fuel to standard error, if the flags ask for them."""
         out = sys.stderr
         if self.flags.timings:
             total = sum(t.seconds for t in self.timings.values())
@@ -288,14 +291,14 @@ class _Runner:
 
 
 def instruction_count(module: Module) -> int:
-    """The instructions of all computations of a module."""
+    """The number of instructions in all computations of a module."""
     return sum(len(c.instructions) for c in module.computations)
 
 
 def shuffle(module: Module, generator: random.Random) -> None:
     """Permutes the instructions of every computation, keeping operands and control predecessors first."""
     if module.schedule is not None or module.config.is_scheduled:
-        return  # an order that was chosen
+        return  # the schedule fixes the order
     for computation in module.computations:
         sorter: TopologicalSorter[Instruction] = TopologicalSorter()
         for inst in computation.instructions:

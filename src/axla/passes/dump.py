@@ -23,13 +23,13 @@ _counter = itertools.count()
 
 
 def wanted(module: Module, flags: Flags | None = None) -> bool:
-    """Whether this module is to be dumped at all."""
+    """Whether the flags ask for dumps of this module."""
     flags = flags or flag_values.current()
     return bool(flags.dump_to) and re.search(flags.dump_hlo_module_re, module.name) is not None
 
 
 def path_of(module: Module, suffix: str, flags: Flags | None = None) -> str:
-    """The file for a dump of a module; `suffix` is what follows `module_0000.NAME.`."""
+    """The path of a dump file of a module; `suffix` is the part of the name after `module_0000.NAME.`."""
     flags = flags or flag_values.current()
     number = _numbers.get(module)
     if number is None:
@@ -40,8 +40,8 @@ def path_of(module: Module, suffix: str, flags: Flags | None = None) -> str:
 
 
 def write_text(module: Module, suffix: str, text: str | bytes, flags: Flags | None = None) -> str:
-    """Writes a text or bytes (LLVM IR, assembly, a Program...) beside a module's dumps; returns the path, or
-    "" if no dump is wanted. Bytes are not written to standard output.
+    """Writes a text or bytes (LLVM IR, assembly, a Program...) to a dump file of a module. Returns the path,
+    or "" if no dump is wanted. With `--xla_dump_to=-` a text is printed instead, and bytes are ignored.
     """
     flags = flags or flag_values.current()
     if not wanted(module, flags):
@@ -61,7 +61,9 @@ def write_text(module: Module, suffix: str, text: str | bytes, flags: Flags | No
 
 
 def write_module(module: Module, stage: str, flags: Flags | None = None) -> str:
-    """Writes the module in the forms that the flags ask for; returns the path of the text, or ""."""
+    """Writes a module in the formats that the flags ask for. Returns the path of the text, or "" if none was
+    written.
+    """
     flags = flags or flag_values.current()
     if not wanted(module, flags):
         return ""

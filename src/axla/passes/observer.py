@@ -1,5 +1,5 @@
-"""Observers of running passes (`driver.Observer`), in a module of their own so that importing it loads no
-passes.
+"""The current observer of passes (`driver.Observer`). It is in a module of its own so that importing it does
+not import the passes.
 """
 
 from __future__ import annotations
@@ -8,4 +8,6 @@ from contextvars import ContextVar
 from typing import Any
 
 OBSERVER: ContextVar[Any] = ContextVar("observer", default=None)
-"""Of this thread; None for nobody. It may leave passes out, so what is compiled meanwhile is not kept."""
+"""The observer of this thread, or None. It may skip passes, so programs compiled while it is set are not
+cached.
+"""

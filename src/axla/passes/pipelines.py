@@ -91,13 +91,13 @@ effect_order = Pass(
 )
 rng_bit_generator_check = Pass(
     "rng-bit-generator-check", "expand.random_bits:rng_bit_generator_check",
-    required="it says what cannot be computed", ops=frozenset({"rng-bit-generator"}),
+    required="it rejects unsupported algorithms", ops=frozenset({"rng-bit-generator"}),
     allows="nothing: it refuses, or leaves a module as it is",
 )  # fmt: skip
 approx_topk_decomposer = Pass(
     "approx-topk-decomposer", "expand.topk:approx_topk_decomposer",
     required="no library has this custom call", ops=_CUSTOM_CALLS,
-    allows="anything: the interpreter has not this custom call",
+    allows="anything: the interpreter does not have this custom call",
 )  # fmt: skip
 lapack_expander = Pass(
     "lapack-expander", "linalg.expander:lapack_expander", ops=_CUSTOM_CALLS,
@@ -152,14 +152,16 @@ PASSES: dict[str, Pass] = {p.name: p for p in (
     while_loop_fusible_sinking, while_loop_invariant_code_motion, while_loop_simplifier,
     while_loop_unroller, *EXPANDERS,
 )}  # fmt: skip
-"""Every pass. Where XLA has the pass, the name is XLA's."""
+"""Every pass by name. Where XLA has the pass, the name is XLA's."""
 
 EXPAND: tuple[Step, ...] = EXPANDERS
 
 PREPARE: tuple[Step, ...] = (
     effect_order, approx_topk_decomposer, lapack_expander(missing_only=True), float_normalization,
 )  # fmt: skip
-"""The passes that decide values: every backend runs them, on the module as it is."""
+"""The passes that decide which values a program computes (order of effects, precision). Every backend runs
+them, on the unchanged module.
+"""
 
 IMPORT: tuple[Step, ...] = (
     *PREPARE, marker_removal, layout_normalization, defuse, *EXPAND, call_inliner, map_inliner,
@@ -191,48 +193,50 @@ PIPELINES: dict[str, tuple[Step, ...]] = {
 }  # fmt: skip
 
 ORDER: tuple[tuple[Pass, Pass, str], ...] = (
-    (effect_order, approx_topk_decomposer, "what passes add stands behind all else in the text"),
-    (float_normalization, layout_normalization, "which roundings go does not depend on what follows"),
+    (effect_order, approx_topk_decomposer, "instructions that passes add come last in the text"),
+    (float_normalization, layout_normalization, "removed roundings do not depend on later passes"),
     (defuse, algsimp, "rules do not look into fusions"),
     (call_inliner, algsimp, "rules do not look through calls"),
     (algsimp, constant_folding, "constants are on the right and uniform ones are broadcasts"),
     (constant_folding, while_loop_simplifier, "constants that a loop carries are known"),
-    (while_loop_simplifier, while_loop_fusible_sinking, "which elements do not change is known"),
-    (while_loop_simplifier, while_loop_invariant_code_motion, "which elements do not change is known"),
+    (while_loop_simplifier, while_loop_fusible_sinking, "it is known which elements do not change"),
+    (while_loop_simplifier, while_loop_invariant_code_motion, "it is known which elements do not change"),
     (while_loop_dot_batching, while_loop_unroller, "one product for all trips is faster than one for each"),
-    (while_loop_invariant_code_motion, conditional_code_motion, "what does not change is computed once"),
-    (while_loop_invariant_code_motion, dce, "the body still has what was moved"),
+    (while_loop_invariant_code_motion, conditional_code_motion, "invariant values are computed once"),
+    (while_loop_invariant_code_motion, dce, "the body still contains the moved instructions"),
     (computation_deduplicator, cse, "loops of equal computations are equal"),
-    (cse, dce, "what cse leaves unused is dead"),
-    (algsimp, expand_barriers, "barriers hold until nothing is simplified any more"),
+    (cse, dce, "instructions that cse leaves unused are dead"),
+    (algsimp, expand_barriers, "barriers stay until all is simplified"),
     (cse, expand_barriers, "barriers keep equal values apart until then"),
     (call_inliner, flatten_call_graph, "calls that are inlined need no computation of their own"),
     (call_inliner, layout_assignment, "regions do not reach into calls"),
     (layout_assignment, algsimp, "transposes of broadcasts and dots are still there"),
     (layout_normalization, algsimp, "rules need not keep layouts"),
-    (algsimp, attention_blocking, "a loop of blocks is not put together again"),
-    (flatten_call_graph, attention_blocking, "a computation that runs has one caller"),
-    (dot_exchange, attention_blocking, "a transpose stands behind the loop"),
+    (algsimp, attention_blocking, "rules would merge the blocks of the loop again"),
+    (flatten_call_graph, attention_blocking, "a computation outside of kernels has one caller"),
+    (dot_exchange, attention_blocking, "a transpose comes after the loop"),
     (algsimp, dot_exchange, "transposes fold into dots of any form"),
     (attention_blocking, dot_canonicalize, "blocks of products are products"),
     (algsimp, dot_merger, "rules of slices would take products apart again"),
     (algsimp, dot_canonicalize, "transposes fold into dots of any form"),
-    (dot_canonicalize, constant_layout, "products have their form, and are not brought to it again"),
+    (dot_canonicalize, constant_layout, "products have their final form"),
     (constant_layout, cse, "equal constants are stored once"),
     (constant_layout, fusion, "a product is read in its final form"),
     (dot_canonicalize, fusion, "a dot takes its epilogue in its own form"),
-    (reduce_canonicalize, fusion, "rows and columns take what computes their operands"),
-    (algsimp, concatenate_canonicalize, "what reads a slice of a piece finds it in one step"),
-    (concatenate_canonicalize, fusion, "groups of pieces are kernels"),
+    (reduce_canonicalize, fusion, "reductions of rows and columns fuse with operands"),
+    (algsimp, concatenate_canonicalize, "readers of slices of concatenated arrays are simple"),
+    (concatenate_canonicalize, fusion, "groups of concatenated arrays become kernels"),
     (layout_normalization, fusion, "access patterns are those of default layouts"),
-    (fusion, fusion_deduplicator, "numbers that kernels have in them are known"),
-    (fusion_deduplicator, schedule, "numbers that become operands have a place"),
-    (fusion, schedule, "kernels are what is scheduled"),
+    (fusion, fusion_deduplicator, "the constants in kernels are known"),
+    (fusion_deduplicator, schedule, "constants that become operands are scheduled"),
+    (fusion, schedule, "kernels are scheduled, not their instructions"),
     (fusion, copy_insertion, "fusion removes values that would have needed a copy"),
     (flatten_call_graph, schedule, "each computation that runs has one caller and one order"),
-    (schedule, copy_insertion, "what must be copied follows from the order; copies are put into it"),
-    (schedule, double_buffer_loop_unrolling, "which copies are missing follows from the order"),
-    (double_buffer_loop_unrolling, copy_insertion, "copies between two trips are not needed then"),
+    (schedule, copy_insertion, "the order decides which copies are needed"),
+    (schedule, double_buffer_loop_unrolling, "the order decides which copies are needed"),
+    (double_buffer_loop_unrolling, copy_insertion, "unrolled loops need no copies between two trips"),
     (flatten_call_graph, dce, "computations that were copied for each caller may be unused"),
 )  # fmt: skip
-"""(earlier, later, why): the first run of the earlier is before the last of the later, wherever both are."""
+"""(earlier, later, reason): the first run of the pass `earlier` must be before the last run of `later`. It
+applies to every pipeline that contains both.
+"""

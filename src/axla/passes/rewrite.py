@@ -1,15 +1,17 @@
-"""Rewriting by rules. The laws of rules:
+"""Rewriting by rules. The requirements on rules:
 
 1. A rule keeps shape, element type, and every bit of the result that HLO defines (NaN stays NaN, -0.0 stays
-   -0.0), unless it asks `fast_math()` first. `x + 0.0 => x` is wrong for x = -0.0, `x + -0.0 => x` is right.
-2. It never makes the program worse: fewer operations, or as many in a form that no rule turns back. So
-   rewriting ends; the driver allows ten firings per instruction, and then fails naming the last rules.
-3. Constants stand on the right of commutative ops (`constant_to_the_right`), so no rule has a mirror twin.
-4. One equation, one rule, one name, one test. The first line of its docstring is the equation. Above 25 lines
-   it is a pass.
-5. It looks only down (operands, not users of the root), changes no existing instruction, and returns an
-   instruction of the root's computation to take the root's place, or None. It decides before it builds: what
-   was built and not used is swept, but in strict mode (tests) building and then returning None is an error.
+   -0.0), unless it checks `fast_math()` first. `x + 0.0 => x` is wrong for x = -0.0, `x + -0.0 => x` is
+   right.
+2. It never makes the program worse: the result has fewer operations, or as many in a form that no rule turns
+   back. So rewriting ends; after ten firings per instruction the driver fails and names the last rules.
+3. Constants are on the right of commutative ops (`constant_to_the_right`), so no rule needs a mirrored twin.
+4. One equation, one rule, one name, one test. The first line of its docstring is the equation. A rule of more
+   than 25 lines must be a pass.
+5. It looks only at operands, not at users of the root, changes no existing instruction, and returns an
+   instruction of the root's computation that replaces the root, or None. It decides before it builds:
+   instructions that it built without need are removed, but in strict mode (tests) it is an error to build and
+   then return None.
 6. Replacements are made by calling op values, `Transpose(perm)(x)`; they get the root's source location.
 
     @rule(Multiply)
@@ -42,25 +44,26 @@ from axla.ir.structure import Parameter
 from axla.ir.traverse import callers, computations_callees_first, post_order
 
 FIRINGS_PER_INSTRUCTION = 10
-WIDE = 32  # operands
-FREE_FIRINGS = 1000  # small computations may unfold a lot (map bodies, loops)
+WIDE = 32  # number of operands above which a user is updated later, see `_Rewriter`
+FREE_FIRINGS = 1000  # for small computations that grow much (map bodies, loops)
 
 
 Rewritten = Instruction | None
 """The result of a rule: the instruction that replaces the root, or None."""
 
 Rewrite = Callable[..., Rewritten]
-"""A rule as a function: of the root, and of its operands."""
+"""The function of a rule, which takes the root and the root's operands."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A rewrite rule. Where `function(root, *operands)` returns an instruction, it replaces the root.
+    """A rewrite rule. If `function(root, *operands)` returns an instruction, it replaces the root.
 
-    `family` says whether the rule also applies to an op of another package. The function is called where the
-    op of the first operand is of a class in `of`, and `where` holds for the root. `allows` says which bits of
-    a result may change (law 1), and why: "order: ..." where sums and products are taken in another order,
-    "zero: ..." where the sign of a zero may change, "rounding: ..." where the formula changes.
+    `equation` is the first line of the function's docstring. `family` says whether the rule also applies to
+    an op class of another package. The function is called only if the op of the root's first operand is of
+    the class `of`, and `where` holds for the root. `allows` says which bits of a result may change
+    (requirement 1), and why: "order: ..." if sums and products are taken in another order, "zero: ..." if the
+    sign of a zero may change, "rounding: ..." if the formula changes.
     """
 
     name: str
@@ -76,14 +79,18 @@ Rules = dict[type[Op], tuple[Rule, ...]]
 RulesOf = Callable[[type[Op]], tuple[Rule, ...]]
 
 RULES: dict[str, Rules] = {}
-"""Pass name -> op class -> rules, in the order tried. Filled by `@rule`; class `Op` stands for every op."""
+"""Pass name -> op class -> rules, in the order in which they are tried. `@rule` adds to it; rules of the
+class `Op` are tried for every op.
+"""
 
 FOREIGN: list[tuple[str, Rule]] = []
-"""Rules that were declared and are not axla's own, each with its pass."""
+"""Rules that other packages declared, as pairs (pass name, rule)."""
 
 
 def has_foreign(passes: Container[str]) -> bool:
-    """Whether one of these passes has rules of other packages, on which the compiled code then depends."""
+    """Whether one of these passes has rules of other packages. If so, the compiled code depends on these
+    packages.
+    """
     return any(
         made in rules for name, made in FOREIGN if name in passes for rules in RULES.get(name, {}).values()
     )
@@ -93,8 +100,8 @@ def rule(
     *classes: type[Op], group: str = "algsimp", family: Callable[[type[Op]], bool] | None = None,
     of: type[Op] | None = None, where: Callable[[Instruction], bool] | None = None, allows: str = "",
 ) -> Callable[[Rewrite], Rewrite]:  # fmt: skip
-    """Declares a function of a root and its operands as a rule of the pass `group`, for these op classes, or
-    for all ops for which `family` holds. `of`, `where` and `allows`: see `Rule`.
+    """Declares a function of a root and its operands as a rule of the pass `group`, for `classes`, or, if
+    `family` is given, for all ops for which it holds. `of`, `where` and `allows`: see `Rule`.
     """
 
     def declare(function: Rewrite) -> Rewrite:
@@ -111,7 +118,7 @@ def rule(
 
 
 def rules_by_name() -> dict[str, Rule]:
-    """Every rule of every pass."""
+    """Every rule of every pass, by name."""
     return {r.name: r for table in RULES.values() for rules in table.values() for r in rules}
 
 
@@ -126,12 +133,13 @@ class RuleSession:
     exhausted: bool = False
     last: str = ""
     firings: Counter[str] = field(default_factory=Counter)
-    fired: list[tuple[str, int]] | None = None  # rules and ids of instructions, where somebody watches
-    _callers: dict[Computation, list[Instruction]] | None = None  # while rules are applied
+    # (rule, id of instruction) per firing, if an observer wants them
+    fired: list[tuple[str, int]] | None = None
+    _callers: dict[Computation, list[Instruction]] | None = None  # set only while rules are applied
 
     def callers_of(self, computation: Computation) -> list[Instruction]:
-        """The instructions that call a computation. Cached while rules are applied, since rules add no
-        calls.
+        """The instructions that call a computation. They are cached while rules are applied, since rules add
+        no calls.
         """
         if self._callers is None:
             self._callers = callers(computation.module)
@@ -142,7 +150,9 @@ class RuleSession:
         self._callers = None
 
     def may_fire(self, name: str, inst: Instruction) -> bool:
-        """Uses a unit of fuel for one rewrite; False when none is left."""
+        """Records one rewrite and uses a unit of fuel for it. Returns False, without a record, if no fuel is
+        left.
+        """
         if self.fuel is not None:
             if self.fuel <= 0:
                 self.exhausted = True
@@ -169,18 +179,18 @@ def rule_session(new: RuleSession) -> Iterator[None]:
 
 
 def current_session() -> RuleSession:
-    """The session of the running pipeline; a fresh one outside of any."""
+    """The session of the running pipeline; a new one outside of a pipeline."""
     return _SESSION.get() or RuleSession()
 
 
 def fast_math() -> bool:
-    """Whether a rule may treat floats as real numbers."""
+    """Whether rules may treat floats as real numbers."""
     found = _SESSION.get()
     return found is not None and found.fast_math
 
 
 def control_bound(computation: Computation) -> frozenset[Instruction]:
-    """Instructions with control edges in or out, which rewriting must not move or replace."""
+    """Instructions with control predecessors or successors, which rewriting must not move or replace."""
     if not computation.has_control_edges:
         return frozenset()
     found: list[Instruction] = []
@@ -197,8 +207,9 @@ def sweep(
     bound: Container[Instruction] | None = None, held: Container[Instruction] = (),
     effectful: Container[Computation] | None = None,
 ) -> None:  # fmt: skip
-    """Removes unused candidates, and what only they used; calls only if `effectful` says which computations
-    have effects. Instructions in `bound` stay, by default those with control edges.
+    """Removes the unused instructions among `candidates`, and operands that become unused. Instructions that
+    call computations are removed only if `effectful`, the computations with effects, is given and contains
+    none of them. Instructions in `bound` and `held` stay; `bound` are by default those with control edges.
     """
     bound = control_bound(computation) if bound is None else bound
     stack = list(candidates)
@@ -219,7 +230,9 @@ def sweep(
 
 
 def resolved(inst: Instruction, forward: dict[Instruction, Instruction]) -> Instruction:
-    """The last replacement in a chain; later look-ups are shorter."""
+    """Follows the replacements `forward` from an instruction to the last one. Shortens the chain for later
+    look-ups.
+    """
     found = forward.get(inst)
     if found is None:
         return inst
@@ -233,7 +246,9 @@ def resolved(inst: Instruction, forward: dict[Instruction, Instruction]) -> Inst
 
 
 def replace_all(computation: Computation, forward: dict[Instruction, Instruction]) -> None:
-    """Redirects users of each key to its value, which may be a key too. Linear: each user is changed once."""
+    """Replaces each key of `forward` by its value, which may be a key too, in all users. Each user is changed
+    once, so it takes linear time.
+    """
     for old, new in forward.items():
         if old.shape.logical is not new.shape.logical:
             raise InternalError(f"replace {old!r} with {new!r}: shapes differ")
@@ -246,7 +261,7 @@ def replace_all(computation: Computation, forward: dict[Instruction, Instruction
 def rewrite(
     module: Module, rules: Mapping[type[Op], tuple[Rule, ...]], *, is_layout_sensitive: bool = False
 ) -> None:
-    """Applies rules everywhere until no rule fires."""
+    """Applies rules to all computations of a module until no rule fires."""
     session = current_session()
 
     @functools.cache
@@ -264,7 +279,7 @@ def rewrite(
 
 
 class _Rewriter:
-    """The worklist of one computation."""
+    """Rewrites one computation with a worklist."""
 
     def __init__(self, computation: Computation, rules_of: RulesOf, session: RuleSession, sensitive: bool):
         self.computation = computation
@@ -272,8 +287,9 @@ class _Rewriter:
         self.session = session
         self.layout_sensitive = sensitive
         self.bound = control_bound(computation)
-        # Replacing one operand takes as long as an instruction is wide. So wide users are changed later, all
-        # their operands at once; until then `forward` knows what replaces what, `held` what they will use.
+        # Replacing one operand takes time proportional to the number of operands. So users with many operands
+        # (`wide`) are changed later, all their operands at once; until then `forward` maps operands to their
+        # replacements, and `held` has the replacements, which must not be removed.
         self.wide: dict[Instruction, None] = {}
         self.forward: dict[Instruction, Instruction] = {}
         self.held: dict[Instruction, None] = {}
@@ -297,9 +313,9 @@ class _Rewriter:
             if not rules or inst not in instructions or inst in self.bound:
                 continue
             if not inst.users and inst is not self.computation.root and inst not in self.held:
-                continue  # dead: rewriting it would change the module and gain nothing
+                continue  # dead: rewriting it would gain nothing
             if self.dynamic and self.dynamic.intersection((inst, *inst.operands)):
-                continue  # sizes that differ from the bounds are not known to rules
+                continue  # rules do not know the run-time sizes of dynamic dimensions
             for candidate in rules:
                 if self.apply(candidate, inst):
                     break
@@ -310,7 +326,7 @@ class _Rewriter:
         sweep(self.computation, self.held, self.bound)
 
     def catch_up(self, user: Instruction) -> None:
-        """Gives a user with many operands its new operands."""
+        """Updates the operands of a user with many operands."""
         del self.wide[user]
         if user in self.computation.instructions:
             before = user.operands
@@ -321,7 +337,7 @@ class _Rewriter:
         sweep(self.computation, candidates, self.bound, self.held)
 
     def apply(self, candidate: Rule, old: Instruction) -> bool:
-        """Applies a rule if it matches; whether `old` was replaced."""
+        """Applies a rule if it matches; returns whether `old` was replaced."""
         if candidate.of is not None and not isinstance(old.operands[0].op, candidate.of):
             return False
         if candidate.where is not None and not candidate.where(old):
@@ -336,7 +352,7 @@ class _Rewriter:
             if made:
                 self.clean(made)
                 if self.session.strict:
-                    message = f"rule {candidate.name} built instructions at {old!r} and gave nothing"
+                    message = f"rule {candidate.name} built instructions at {old!r} but returned None"
                     raise InternalError(message)
             return False
         if not self.fits(candidate, old, new, made) or not self.session.may_fire(candidate.name, old):
@@ -359,7 +375,9 @@ class _Rewriter:
         return True
 
     def replace(self, old: Instruction, new: Instruction, users: list[Instruction]) -> None:
-        """Makes users of `old` use `new`; those with many operands are updated later, all at once."""
+        """Makes users of `old` use `new`; users with many operands are updated later, all operands at
+        once.
+        """
         wide = [u for u in users if len(u.operands) > WIDE]
         if wide or old in self.held:
             self.wide.update(dict.fromkeys(wide))
@@ -369,23 +387,26 @@ class _Rewriter:
         self.computation.replace(old, new, [u for u in users if len(u.operands) <= WIDE] if wide else users)
 
     def fits(self, candidate: Rule, old: Instruction, new: Instruction, made: list[Instruction]) -> bool:
-        """Checks that the replacement has the root's shape, with its layout if layouts matter."""
+        """Whether `new` can replace the root `old`. Sets the root's layout on a new instruction.
+        InternalError if the shapes differ.
+        """
         if old.shape.logical is not new.shape.logical:
             raise InternalError(f"rule {candidate.name}: {old!r} cannot become {new!r}: shapes differ")
         if new.shape is old.shape:
             return True
-        if new in made:  # ours to shape
+        if new in made:  # built by this rule, so its layout may be changed
             self.computation.set_shape(new, old.shape)
             return True
-        # An existing value in another layout: fine where layouts are to be assigned later. Not for the root,
-        # whose layout the caller sees, nor under ops that read bytes as they lie.
+        # An existing value in another layout may replace the root if layouts are assigned later. It may not
+        # if the root is that of the computation, whose layout callers see, or if a user depends on the order
+        # of bytes in memory.
         if self.layout_sensitive or old is self.computation.root:
             return False
         return not any(user.op.opcode == "bitcast" for user in old.users)
 
     def describe(self, old: Instruction, new: Instruction, made: list[Instruction]) -> None:
-        """Gives new instructions the source location of the root that they replace, and the new root its
-        sharding and other extra attributes.
+        """Gives new instructions the source location of the root that they replace, and the replacement also
+        the root's sharding and other extra attributes.
         """
         if old.extra is NO_EXTRA:
             return

@@ -1,8 +1,8 @@
-"""Passes and pipelines as data, and the text that names them.
+"""Passes and pipelines as data, and the parser of their text form.
 
-A pass is a function `(module, **options) -> None`, named by a `Pass`. A parameter `target` receives the
-machine that the module is compiled for; if it has a default, the pass also runs without one. A pipeline is a
-tuple of passes and of `fixpoint(name, *passes)` groups.
+A pass is a function `(module, **options) -> None`, which a `Pass` describes. If it has a parameter `target`,
+it gets the machine that the module is compiled for; if this parameter has a default, the pass also runs
+without a target. A pipeline is a tuple of passes and of `fixpoint(name, *passes)` groups.
 """
 
 from __future__ import annotations
@@ -23,11 +23,12 @@ from axla.core.regex import regex
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """A named pass. `required`: why it cannot be disabled ("" if it can); `allows`: which bits of results it
-    may change (see `Rule`). Calling a Pass returns it with options set.
+    """A pass with its name and options. `required` is the reason why it cannot be disabled ("" if it can);
+    `allows` says which bits of results it may change (see `Rule`). Calling a Pass returns it with options
+    set.
 
-    `home` is its function, or the place of the function (`expand.topk:topk_decomposer`), which is imported
-    when first needed. `ops` are opcodes: a module without any of them is skipped.
+    `home` is the pass's function, or its path (`expand.topk:topk_decomposer`), which is imported at the first
+    use. `ops` are opcodes: the pass is skipped if a module contains none of them.
     """
 
     name: str
@@ -39,11 +40,11 @@ class Pass:
 
     @property
     def function(self) -> Callable[..., None]:
-        """The function that runs the pass; its file is imported here at the first use."""
+        """The function that runs the pass; its module is imported at the first use."""
         return _function(self.home)
 
     def __call__(self, **options: Any) -> Pass:
-        """Returns the pass with these options set; options that it has already stay, or are replaced."""
+        """Returns the pass with these options added; options that it already has are kept or replaced."""
         return replace(self, options=tuple({**dict(self.options), **options}.items()))
 
     def __str__(self) -> str:
@@ -61,7 +62,7 @@ def _function(home: Callable[..., None] | str) -> Callable[..., None]:
 
 @dataclass(frozen=True, slots=True)
 class Fixpoint:
-    """Passes to repeat until none of them changes the module."""
+    """A named group of passes that are repeated until none of them changes the module."""
 
     name: str
     passes: tuple[Pass, ...]
@@ -71,12 +72,14 @@ Step = Pass | Fixpoint
 
 
 def fixpoint(name: str, *passes: Pass) -> Fixpoint:
-    """Passes that are repeated until none of them changes the module."""
+    """Groups passes that are repeated until none of them changes the module."""
     return Fixpoint(name, passes)
 
 
 def flat(steps: Sequence[Step]) -> Iterator[tuple[str, Pass]]:
-    """(group, pass) for every pass of a pipeline, in order; the group of a pass outside all groups is ""."""
+    """Yields (group, pass) for every pass of a pipeline, in order; the group of a pass outside all groups is
+    "".
+    """
     for step in steps:
         if isinstance(step, Fixpoint):
             yield from ((step.name, p) for p in step.passes)
@@ -90,8 +93,8 @@ _ITEM = regex(r"\s*([A-Za-z0-9_\-]+)\s*(?:\{([^{}]*)\})?\s*(,|$)")
 def parse_passes(
     text: str, passes: Mapping[str, Pass], pipelines: Mapping[str, Sequence[Step]]
 ) -> tuple[Step, ...]:
-    """The steps in a text such as `dce,algsimp{is_layout_sensitive=true}`; a name may also be a pipeline's or
-    a group's.
+    """Parses a text such as `dce,algsimp{is_layout_sensitive=true}` into steps. A name is that of a pass, a
+    pipeline or a group.
     """
     groups: dict[str, Sequence[Step]] = dict(pipelines)
     for steps in pipelines.values():
@@ -102,7 +105,7 @@ def parse_passes(
         match = _ITEM.match(text, at)
         if match is None:
             raise InvalidArgument(
-                f"--passes: cannot read {text[at:]!r}; wanted name or name{{option=value,...}}, by commas"
+                f"--passes: cannot read {text[at:]!r}; wanted name or name{{option=value,...}}, with commas"
             )
         name, options, _ = match.groups()
         at = match.end()
@@ -119,7 +122,7 @@ def parse_passes(
 
 
 def option_types(step: Pass) -> dict[str, Any]:
-    """The types of the options that a pass takes, by name."""
+    """Maps the names of the options of a pass to their types."""
     hints = typing.get_type_hints(step.function)
     names = list(inspect.signature(step.function).parameters)[1:]
     return {name: hints.get(name, str) for name in names if name != "target"}
@@ -127,12 +130,12 @@ def option_types(step: Pass) -> dict[str, Any]:
 
 @functools.cache
 def asks_for_target(function: Callable[..., None]) -> bool:
-    """Whether a pass has a parameter `target`."""
+    """Whether the function of a pass has a parameter `target`."""
     return "target" in inspect.signature(function).parameters
 
 
 def needs_target(function: Callable[..., None]) -> bool:
-    """Whether a pass has a parameter `target` without a default."""
+    """Whether the parameter `target` of a pass has no default."""
     return inspect.signature(function).parameters["target"].default is inspect.Parameter.empty
 
 

@@ -37,7 +37,7 @@ class Check:
     max_ulp: int = 0
     min_ulp: int = 0
     place: str = ""
-    # the expected value is the one that this probe recorded in its execution number `iteration`
+    # The expected value is the one that this probe recorded in its execution number `iteration`.
     probe: str = ""
     iteration: int = 0
 

@@ -49,7 +49,7 @@ def _natural(op: Op, operands: tuple[Instruction, ...], shape: AnyShape) -> AnyS
         )
     if op.elementwise:
         alike = [o.shape for o in operands if isinstance(o.shape, Shape) and o.shape.dims == shape.dims]
-        # operands of the same element type first
+        # Operands of the same element type first.
         for like in sorted(alike, key=lambda s: s.dtype is not shape.dtype):
             layout = like.layout if like.dtype is shape.dtype else like.with_dtype(shape.dtype).layout
             return Shape(shape.dtype, shape.dims, shape.dynamic, layout)

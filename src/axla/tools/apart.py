@@ -1,7 +1,8 @@
 """Calls functions in a child process, which may crash or hang: `Apart`.
 
-One child serves many calls. It is started when first needed, and again after it has died. It runs `main`, and
-reads requests, `u64 length | pickle`, from its standard input. Requests come from its parent process only.
+One child serves many calls. It is started when it is first needed, and again after it has died. It runs
+`main`, and reads requests, `u64 length | pickle`, from its standard input. Only its parent process sends
+requests.
 """
 
 from __future__ import annotations
@@ -29,8 +30,9 @@ _VALUE, _ERROR, _STAGE = 0, 1, 2
 
 
 class Ended(AxlaError):
-    """Raised when a child died or was stopped: `how` ("SIGSEGV", "exit status 3", "hang"), in which `stage`
-    of its work, the active Python functions, innermost first, and the last lines it wrote.
+    """A child process died or was stopped. `how` is "SIGSEGV", "exit status 3", "hang"...; `stage` is the
+    stage of its work, `frames` are the active Python functions, innermost first, and `words` is the last line
+    that it wrote.
     """
 
     def __init__(self, how: str, stage: str = "", frames: tuple[str, ...] = (), words: str = "") -> None:
@@ -40,7 +42,7 @@ class Ended(AxlaError):
 
 class Apart:
     """A child process that calls functions, for at most `seconds` each. `environment` is added to this
-    process's environment; the files `load` are run first (see `plugins.load`).
+    process's environment; the child runs the files `load` first (see `plugins.load_files`).
     """
 
     def __init__(
@@ -61,13 +63,13 @@ class Apart:
 
     def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
         """Calls an importable function in the child; returns its result or raises its exception. Raises Ended
-        where the child died, or was stopped after the time limit.
+        if the child died, or was stopped after the time limit.
         """
         process = self._running()
         assert process.stdin is not None
         self._stage = ""
         request = pickle.dumps((function, arguments, self.seconds))
-        stop_at = time.monotonic() + self.seconds + 2.0  # the child tells before where it is
+        stop_at = time.monotonic() + self.seconds + 2.0  # before that, the child reports its stack and exits
         try:
             process.stdin.write(struct.pack("<Q", len(request)) + request)
             process.stdin.flush()
@@ -81,7 +83,7 @@ class Apart:
             raise self._ended("") from None
         except TimeoutError:
             raise self._ended("hang") from None
-        except BaseException:  # an answer that nobody read must not be taken for the next one
+        except BaseException:  # an unread answer must not be taken for that of the next call
             self.close()
             raise
         value = pickle.loads(answer)
@@ -90,7 +92,7 @@ class Apart:
         return value
 
     def close(self) -> None:
-        """Ends the child; the next call starts another one."""
+        """Stops the child; the next call starts another one."""
         process, self._process = self._process, None
         if process is not None:
             process.kill()
@@ -114,7 +116,7 @@ class Apart:
             return self._process
         self.close()
         self._said = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the process
-        paths = os.pathsep.join(path for path in sys.path if path)  # and, by -P, not where we are
+        paths = os.pathsep.join(path for path in sys.path if path)  # -P leaves out the current folder
         self._process = subprocess.Popen(
             [sys.executable, "-P", "-c", "from axla.tools.apart import main; main()", *self._load],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._said, start_new_session=True,
@@ -161,7 +163,7 @@ _answers: BinaryIO | None = None
 
 
 def stage(name: str) -> None:
-    """Tells the parent what a call is doing; has no effect outside of a child."""
+    """Sends the name of a call's current stage to the parent; has no effect outside of a child."""
     if _answers is not None:
         _send(_STAGE, name.encode())
 
@@ -198,14 +200,14 @@ def _serve(requests: BinaryIO, load: Sequence[str]) -> None:
         faulthandler.dump_traceback_later(seconds, exit=True)
         try:
             kind, data = _VALUE, pickle.dumps(function(*arguments))
-        except Exception as error:  # everything is the parent's to judge
+        except Exception as error:  # the parent raises it
             kind, data = _ERROR, _pickled(error)
         faulthandler.cancel_dump_traceback_later()
         _send(kind, data)
 
 
 def _pickled(error: Exception) -> bytes:
-    """An exception, pickled; replaced by one with its message where it cannot be pickled."""
+    """Pickles an exception; one that cannot be pickled is replaced by a RuntimeError with its message."""
     try:
         data = pickle.dumps(error)
         pickle.loads(data)
@@ -215,8 +217,8 @@ def _pickled(error: Exception) -> bytes:
 
 
 def main() -> None:
-    """The main function of the child."""
+    """The main function of the child process."""
     global _answers
     _answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # what programs print is not an answer
+    os.dup2(2, 1)  # what programs print must not be read as an answer
     _serve(sys.stdin.buffer, sys.argv[1:])

@@ -1,5 +1,5 @@
-"""Reads archives of programs from untrusted sources: one that would unpack to too much is refused before
-that.
+"""Reads archives of programs from untrusted sources. An archive that would unpack to too much is refused
+before it is unpacked.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ TOTAL_BYTES = 8 << 30
 
 
 def archived(path: str, suffixes: tuple[str, ...]) -> Iterator[tuple[str, bytes]]:
-    """Names and contents of the files in an archive whose names end with a suffix; one is in memory at a
-    time.
+    """Yields the name and content of each file in an archive whose name ends with a suffix; one file is in
+    memory at a time.
 
-    InvalidArgument for a file that is not an archive, or has more than `MEMBER_BYTES` in one file or
+    Raises InvalidArgument for a file that is not an archive, or has more than `MEMBER_BYTES` in one file or
     `TOTAL_BYTES` in all.
     """
     try:
@@ -37,7 +37,7 @@ def archived(path: str, suffixes: tuple[str, ...]) -> Iterator[tuple[str, bytes]
                     assert found is not None
                     yield member.name, found.read()
     except (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise InvalidArgument(f"{path}: no archive, {error}") from None
+        raise InvalidArgument(f"{path}: not an archive, {error}") from None
 
 
 def _unpacked(file: BinaryIO) -> BinaryIO:
@@ -51,8 +51,8 @@ def _too_large(path: str, what: str, limit: int) -> InvalidArgument:
 
 
 class _Limited(io.RawIOBase):
-    """The bytes of an archive up to the limit. Headers are read through it, since the lengths in them cannot
-    be trusted.
+    """The bytes of an archive up to the limit. Headers are read through it, too, since the lengths in them
+    cannot be trusted.
     """
 
     def __init__(self, path: str, content: BinaryIO) -> None:

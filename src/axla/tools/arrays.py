@@ -1,4 +1,4 @@
-"""Arrays in files: .npy and .npz, checked against the parameters that they are for."""
+"""Reads arrays from .npy and .npz files, and checks them against parameters."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ UNREADABLE = (OSError, ValueError, EOFError, BadZipFile, zlib.error, NotImplemen
 
 
 def read_array(path: str) -> np.ndarray:
-    """The array of an .npy file."""
+    """Reads the array of an .npy file."""
     array = _loaded(path, "--input", "an .npy file")
     if not isinstance(array, np.ndarray):
         raise InvalidArgument(f"--input {path}: wanted one array (.npy), found an archive; --inputs takes it")
@@ -24,7 +24,7 @@ def read_array(path: str) -> np.ndarray:
 
 
 def read_archive(path: str) -> dict[str, np.ndarray]:
-    """The arrays of an .npz file by name."""
+    """Reads the arrays of an .npz file; returns them by name."""
     found = _loaded(path, "--inputs", "an .npz file")
     if isinstance(found, np.ndarray):
         raise InvalidArgument(f"--inputs {path}: wanted an archive (.npz), found one array; --input takes it")
@@ -43,8 +43,8 @@ def _loaded(path: str, option: str, what: str):  # noqa: ANN202 - NumPy names no
 
 
 def as_parameter(array: np.ndarray, shape: Shape, where: str, name: str) -> np.ndarray:
-    """The array converted for the parameter leaf `name`; InvalidArgument, which begins with `where`, if it
-    does not fit.
+    """Converts an array for the parameter leaf `name`. Raises InvalidArgument, with a message that begins
+    with `where`, if it does not fit.
     """
     array = of_raw_items(array, shape.dtype)
     if array.dtype != shape.dtype.numpy or not shape.admits(array.shape):

@@ -1,8 +1,8 @@
-"""axla backends: what programs can run on.
+"""axla backends: lists the backends that programs can run on.
 
 axla backends                   a line for each backend, those of installed packages too
 axla backends cpu               what it takes, and what it refuses and why
-axla backends --coverage cpu    of each op whether the backend runs it itself, the host does, or it is refused
+axla backends --coverage cpu    for each op whether the backend or the host runs it, or why it is refused
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def execute(options: argparse.Namespace) -> int:
 
 
 def detail(name: str) -> str:
-    """The description of one backend."""
+    """The description of a backend."""
     found = backends.get(name)
     able = found.capabilities
     facts = [
@@ -56,7 +56,9 @@ def detail(name: str) -> str:
 
 
 def coverage(name: str) -> str:
-    """A line for each op: what runs it (at the element type of its first sample), and why."""
+    """A line for each op: what runs it (at the element type of its first sample), and why it is not the
+    backend itself.
+    """
     said = {BY_HOST: "the host: ", REFUSED: "refused: ", FAILED: "failed: "}
     cases = outcomes(name, alone())
     return "\n".join(f"{c.op:26} {c.dtype:5} {said.get(c.kind, 'itself')}{c.reason}" for c in cases)

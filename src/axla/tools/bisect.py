@@ -1,12 +1,12 @@
-"""axla bisect: names what makes a program wrong, crash, or slow.
+"""axla bisect: finds the cause of a program that is wrong, crashes, or is slow.
 
 axla bisect f.hlo                         results differ from the interpreter's, or it crashes or hangs
 axla bisect f.hlo --slower-than 0.01      a run takes more seconds than that
 
-It tells passes (which one, at which firing of which rule, on which instruction) from code generation (which
+The cause is a pass (which one, at which firing of which rule, on which instruction), code generation (which
 kernel, the file that writes it, the first wrong instruction in it), the plan of memory, the cache (an entry
-that does not belong to the program), threads (results that depend on their number) and collectives. Programs
-run in a child process, for a limited time; exit code 1: there is a fault.
+that does not belong to the program), threads (results depend on their number) or a collective. Programs run
+in a child process, for a limited time. Exit code 1: there is a fault.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ OWN = ("cpu", "one-lane", "interpreter")
 """Backends whose kernels can be run alone."""
 THREADS = (1, 2, 4)
 MOST_RUNS, MOST_FIRINGS = 1 << 12, 1 << 20
-"""Of passes, and of rules in one: more are not looked through."""
+"""The most runs of passes, and the most rule firings in a run, that are searched."""
 AGAIN = 5
-"""Runs that show whether results depend on chance."""
+"""The number of runs that show whether results depend on chance."""
 COLLECTIVES = (
     "all-reduce",
     "all-gather",
@@ -52,10 +52,10 @@ COLLECTIVES = (
 class Verdict:
     """The cause of a program's failure.
 
-    `culprit`: "pass", "kernel", "memory", "cache", "threads", "collective", "runtime", or "none" where it
-    does not fail. `name`: the pass, the kernel, the kind of cache entry... For passes: `rule` with the number
-    of the firing, `instruction`, and `change`, a diff of the module; for kernels: `emitter`. `outcome` is the
-    failure, `evidence` how the culprit was found.
+    `culprit` is "pass", "kernel", "memory", "cache", "threads", "collective", "runtime", or "none" if the
+    program does not fail. `name` is the pass, the kernel, the kind of cache entry... A pass also has `rule`
+    with the number of its wrong `firing`, `instruction`, and `change`, a diff of the module; a kernel has
+    `emitter`. `outcome` is the failure, `evidence` says how the culprit was found.
     """
 
     culprit: str
@@ -84,7 +84,9 @@ def bisect(
     module: Module, trials: Trials, question: Question | None = None, *,
     show: Callable[[str], object] = lambda _: None,
 ) -> Verdict:  # fmt: skip
-    """Finds the cause of a module's failure, for a question. Calls `show` for each trial."""
+    """Finds the cause of a module's failure in the trial that `question` describes. Calls `show` with the
+    name of each trial.
+    """
     verify(module)
     return _Search(text_of(module), trials, question or Question(), show).verdict()
 
@@ -104,7 +106,7 @@ class _Search:
         return self.trials.call(function, *arguments)
 
     def tried(self, otherwise: Any, what: str, function: Callable[..., Any], *arguments: Any) -> Any:
-        """What a call gives, or `otherwise` where it fails."""
+        """The result of a call, or `otherwise` if it fails."""
         try:
             return self.call(what, function, *arguments)
         except AxlaError:
@@ -117,7 +119,8 @@ class _Search:
 
     def verdict(self) -> Verdict:
         question = self.question
-        if question.slower_than is not None:  # asked alone: sums in another order are not what is meant
+        # The time is tried alone, since results may differ just by the order of sums.
+        if question.slower_than is not None:
             timed = question.but(reference=None)
             self.failure = self.ask("how long it takes", timed)
             if self.failure.kind == "slow":
@@ -137,8 +140,8 @@ class _Search:
         return self.passes() or self.code()
 
     def elsewhere(self) -> Verdict | None:
-        """The verdict if only the backend in question fails, which is one of a device or of another
-        package.
+        """The verdict if only the backend in question fails. None for axla's CPU backends, and if `cpu`
+        fails, too.
         """
         backend = self.question.backend
         if backend in OWN:
@@ -160,7 +163,8 @@ class _Search:
         if cached.failed:
             self.failure = cached
             self.evidence.append("without caches it does not fail")
-            flags = (*question.flags, ("verify", True))  # programs are compiled then, kernels are not
+            # With this flag, programs are compiled again, but their kernels are not.
+            flags = (*question.flags, ("verify", True))
             kernels = self.ask("with the cache of kernels", question.but(caching=True, flags=flags))
             kind = "kernel" if kernels.failed else "program"
             return self.found("cache", f"an entry of kind {kind}", emitter=_key(self.text, kind))
@@ -188,14 +192,16 @@ class _Search:
         return Verdict("none", outcome=right, evidence=(f"{right}; with caches, and {THREADS} threads, too",))
 
     def threads(self, what: str) -> Verdict:
-        """The kernel that depends on the number of threads, or on chance."""
+        """Blames the kernel that depends on the number of threads, or on chance; if there is none, the
+        threads.
+        """
         if racing := self.racing(what):
             return racing
         self.evidence.append("every kernel alone gives equal bits: what they run in is at fault")
         return self.found("threads")
 
     def racing(self, what: str) -> Verdict | None:
-        """The kernel whose ranges depend on each other; None where each gives equal bits."""
+        """Blames the kernel whose ranges depend on each other; None if all give equal bits."""
         for piece in self.pieces():
             try:
                 question = self.question.but(repeat=AGAIN)
@@ -210,7 +216,9 @@ class _Search:
     # -- passes -------------------------------------------------------------------------------------------
 
     def passes(self) -> Verdict | None:
-        """The pass that changes results, breaks the module, or does not end; None where all are right."""
+        """Blames the pass that changes results, breaks the module, or does not end; None if all passes are
+        right.
+        """
         question = self.question
         full = self.passes_fail("all passes", question)
         if not full.failed:
@@ -247,7 +255,7 @@ class _Search:
             return Outcome("error", str(error), stage=self.trials.last_stage)
 
     def required(self, question: Question, runs: list[PassRun]) -> Verdict:
-        """The required pass that is wrong: the first one after which the module is."""
+        """Blames a required pass: the first one after which the module is wrong."""
         names = list(dict.fromkeys(run.name for run in runs if run.required))
         for number, name in enumerate(names):
             outcome = self.call(
@@ -258,7 +266,9 @@ class _Search:
         return self.found("pass", "one that is required")
 
     def rule_of(self, name: str, limit: int | None, question: Question, full: Outcome) -> Verdict:
-        """The wrong rule firing, in the run of a pass after `limit` runs."""
+        """Blames a pass, with its wrong rule firing. `limit` is the number of runs of passes up to its wrong
+        run; None if that must be searched.
+        """
         if limit is None:
             limit = self.first_run(name, question)
             if limit is None:
@@ -270,7 +280,7 @@ class _Search:
 
         if (
             fails(0) or (wrong := _first(fails, MOST_FIRINGS)) == MOST_FIRINGS
-        ):  # no firing changes anything: what it does besides is wrong
+        ):  # it is wrong without any firing, or never with one: the fault is outside of its rules
             return self.found("pass", name, change=self.change(question, limit, None, None))
         asked = question.but(limit=limit, fuel=wrong)
         runs: list[PassRun] = self.tried([], "the firing", work.runs_of, self.text, asked)
@@ -282,7 +292,9 @@ class _Search:
         )  # fmt: skip
 
     def first_run(self, name: str, question: Question) -> int | None:
-        """The number of runs of passes after which a pass has failed."""
+        """The smallest number of runs of passes with which a pass fails; None if it fails without any, or
+        never.
+        """
 
         def fails(number: int) -> bool:
             return self.passes_fail(f"{number} passes", question.but(limit=number)).failed
@@ -292,7 +304,7 @@ class _Search:
         return first
 
     def change(self, question: Question, limit: int, right: int | None, wrong: int | None) -> str:
-        """The change made by the wrong firing, or run: a diff of modules."""
+        """The change made by the wrong firing, or by the wrong run: a diff of modules."""
         before = question.but(limit=limit - 1) if right is None else question.but(limit=limit, fuel=right)
         after = question.but(limit=limit, fuel=wrong)
         one, other = (
@@ -335,7 +347,7 @@ class _Search:
         return self.found("memory" if run else "runtime", run, instruction=suspect)
 
     def plan(self) -> Verdict | None:
-        """The verdict that the verifier of programs objects to the plan of memory; None where it does not."""
+        """Blames the plan of memory if the verifier of programs objects to it; else returns None."""
         try:
             problem = self.call("the plan of memory", work.program_problem, self.text, self.question)
         except AxlaError as error:
@@ -348,7 +360,9 @@ class _Search:
         return self.found("memory", problem.partition("\n")[0])
 
     def suspect(self) -> tuple[str, str]:
-        """The optional pass with which the failure begins: its last firing, and its name."""
+        """Finds the optional pass with which the failure begins; returns the instruction of its last firing,
+        and its name.
+        """
         question = self.question
         runs: list[PassRun] = self.tried([], "passes", work.runs_of, self.text, question)
         if not runs:
@@ -387,7 +401,7 @@ class _Search:
     # -- time ---------------------------------------------------------------------------------------------
 
     def slow(self) -> Verdict:
-        """The optional pass with which slowness begins; otherwise the step that takes longest."""
+        """Blames the optional pass with which slowness begins, or else the step that takes longest."""
         question = self.question
         rows: list[str] = self.tried([], "the profile", work.slowest, self.text, question)
         self.evidence += rows
@@ -400,8 +414,8 @@ class _Search:
 
 
 def _first(wrong: Callable[[int], bool], most: int) -> int:
-    """The smallest number from 1 on that is wrong, as all above it are; `most`, which is not asked, if all
-    below it are right.
+    """The smallest number from 1 on for which `wrong` is true, as it must be for all larger ones. If it is
+    false for all below `most`, it is `most`, which is not tried.
     """
     right, high = 0, 1
     while high < most and not wrong(high):
@@ -410,13 +424,13 @@ def _first(wrong: Callable[[int], bool], most: int) -> int:
 
 
 def _line(piece: ModulePiece) -> str:
-    """The text of a piece's root."""
+    """The text of the root of a piece."""
     lines = [line.strip() for line in piece.text.splitlines() if line.strip().startswith("ROOT ")]
     return lines[-1].removeprefix("ROOT ") if lines else piece.name
 
 
 def _quoted(text: str) -> str:
-    """The name of the pass in a message."""
+    """The name of the pass in an error message."""
     _, _, rest = text.partition("pass '")
     return rest.partition("'")[0]
 
@@ -426,7 +440,7 @@ def _innermost(outcome: Outcome) -> str:
 
 
 def _key(text: str, kind: str) -> str:
-    """The path of a program's cache entry."""
+    """The path of a program's cache entry; "" if it has none, and for other kinds of entries."""
     from axla.api import parse
     from axla.core import cache
     from axla.cpu.programs import program_key

@@ -1,10 +1,10 @@
-"""axla cache: what was compiled before, on disk.
+"""axla cache: shows or clears the cache of compiled programs on disk.
 
     axla cache                 the folder, its bound, entries and bytes of each kind
     axla cache --clear         drops everything; programs are compiled again when they are needed
 
-Kinds: programs (whole modules), kernels (their parts), glues (code between Python and programs), hosts (what
-LLVM says of this machine). AXLA_CACHE_DIR names the folder.
+Kinds: programs (whole modules), kernels (their parts), glues (code between Python and programs), hosts
+(LLVM's facts about this machine). AXLA_CACHE_DIR names the folder.
 """
 
 from __future__ import annotations

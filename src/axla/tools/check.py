@@ -1,8 +1,9 @@
 """axla check: runs programs on a backend, and checks their results.
 
-A StableHLO program with `check` operations says what it expects; any other program runs on the reference
-backend too, with random inputs. Of one file all results are shown; of folders and archives (.tar.gz), the
-programs inside are counted, and failures listed by reason. Exit code 1: something differs or failed.
+A StableHLO program with `check` operations has the expected results in itself; any other program runs on the
+reference backend too, with random inputs. For one file all results are shown; for folders and archives
+(.tar.gz), the programs inside are counted, and failures listed by reason. Exit code 1: something differs or
+failed.
 
 axla check --backend NAME --all     every op at every element type, compared with the interpreter: a table by
 level (elementwise, movement, reduction, contraction, control flow, effects, everything), and what is refused
@@ -30,7 +31,7 @@ from axla.tools.trial import reason_of
 from axla.tools.trial_options import add_inputs, add_load, add_tolerance, archive_of, tolerance_of
 
 PROGRAMS = (".mlir", ".mlirbc", ".vhlo.bc", ".hlo", ".hlo.txt", ".pb", ".pbtxt")
-SHOWN = 3  # programs named for each reason
+SHOWN = 3  # programs shown for each reason
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -66,16 +67,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def execute(options: argparse.Namespace) -> int:
     """Runs `axla check`; returns its exit status."""
     if options.all == bool(options.paths) or (not options.all and (options.level or options.report)):
-        raise InvalidArgument("check: wanted a PATH or --all; --level and --report go with --all")
+        raise InvalidArgument("check: wanted a PATH or --all; --level and --report need --all")
     try:
         re.compile(options.only)
     except re.error as error:
-        raise InvalidArgument(f"--only={options.only}: no regular expression, {error}") from None
+        raise InvalidArgument(f"--only={options.only}: not a regular expression, {error}") from None
     return _conform(options) if options.all else _check(options)
 
 
 def _conform(options: argparse.Namespace) -> int:
-    """Runs the conformance kit. After Ctrl-C it shows the results so far, and writes nothing."""
+    """Runs the conformance kit. After Ctrl-C it shows the results so far, and writes no report."""
     cases: list[Case] = []
     report = ConformanceReport(options.backend, cases)
     failed, begin = 0, time.monotonic()
@@ -142,8 +143,8 @@ def _holds_many(path: str) -> bool:
 
 
 def programs(paths: list[str]) -> Iterator[tuple[str, bytes]]:
-    """Names and contents of programs: given files, and files with a program's suffix in folders and
-    archives.
+    """Yields the names and contents of programs: of given files, and of files in folders and archives whose
+    names have a program's suffix.
     """
     for path in paths:
         if path == "-":
@@ -163,7 +164,7 @@ def _reason(error: AxlaError) -> str:
 
 
 def _progress(passed: int = 0, failed: int = 0, seconds: float = 0.0, name: str = "") -> None:
-    """Shows the progress on a terminal; without a name the line is erased."""
+    """Shows the progress on a terminal; without a name it erases the line."""
     if not sys.stderr.isatty():
         return
     state = f"{passed} passed, {failed} failed, {seconds:.0f} s  {name[-60:]}" if name else ""

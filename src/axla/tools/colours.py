@@ -1,4 +1,4 @@
-"""Colours of a terminal, if there is one and NO_COLOR (https://no-color.org) is not set."""
+"""Colours text on a terminal, unless NO_COLOR (https://no-color.org) is set."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ RED, GREEN, YELLOW, CYAN, BOLD = "31", "32", "33", "36", "1"
 
 
 def coloured(stream: TextIO) -> bool:
-    """Whether colours are to be written to a stream."""
+    """Whether to write colours to a stream."""
     if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
         return False
     return bool(os.environ.get("FORCE_COLOR")) or stream.isatty()
 
 
 def painted(text: str, colour: str, stream: TextIO) -> str:
-    """A text in a colour, for a stream that takes some."""
+    """A text in a colour, if the stream takes colours."""
     return f"\x1b[1;{colour}m{text}\x1b[0m" if coloured(stream) else text
 
 
 def painted_diff(text: str, stream: TextIO) -> str:
-    """A unified diff with added and removed lines coloured."""
+    """A unified diff with added and removed lines in colours, if the stream takes them."""
     if not coloured(stream):
         return text
     colours = {"+": GREEN, "-": RED, "@": CYAN}

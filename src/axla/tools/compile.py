@@ -4,8 +4,8 @@
     axla compile f.hlo --emit-object f.o --target x86-64-v3 --header
 
 -o writes a folder: objects and an archive, headers of C, C++ and Rust, an example, a test, a benchmark, build
-files, a report. --emit-object writes the object alone. `axla targets` lists the machines; any
-other triple of LLVM's goes, too.
+files, a report. --emit-object writes the object alone. `axla targets` lists the machines; any other triple of
+LLVM's can be used, too.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def _program(options: argparse.Namespace, given: dict[str, Any]) -> Any:
 
 
 def _args(options: argparse.Namespace, given: dict[str, Any]) -> dict[int, list] | None:
-    """The types of the arguments for each number of rows."""
+    """The types of the arguments for each number of rows; None without --rows."""
     types = options.arg_types or ()
     if options.rows is None:
         return None

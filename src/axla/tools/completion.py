@@ -1,4 +1,4 @@
-"""axla completion: what a shell needs to complete the words of `axla`.
+"""axla completion: prints what a shell needs to complete the words of `axla`.
 
 source <(axla completion bash)                                   bash, in ~/.bashrc
 source <(axla completion zsh)                                    zsh, in ~/.zshrc, after compinit
@@ -51,10 +51,10 @@ def execute(options: argparse.Namespace) -> int:
 
 
 def candidates(words: list[str]) -> list[str]:
-    """The completions of the last word: verbs, options, values of an option; none where it is a file."""
+    """The completions of the last word: verbs, options, or values of an option; none if it is a file."""
     from axla.tools.main import VERBS, parser
 
-    words = [word for word in words if word != "="] + [""] * (words[-1:] == ["="])  # bash parts --a=b
+    words = [word for word in words if word != "="] + [""] * (words[-1:] == ["="])  # bash splits --a=b
     *before, last = words or [""]
     verb = next((word for word in before if not word.startswith("-")), "")
     if not verb:

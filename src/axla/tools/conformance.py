@@ -1,6 +1,6 @@
-"""The conformance kit: every op at every element type on a backend, compared with the interpreter, by level.
-
-A case is an op and an element type, `add f32`: the samples of the op's declaration (`samples.py`).
+"""The conformance kit: runs every op at every element type on a backend, and compares it with the
+interpreter, by level. A case is an op and an element type, `add f32`: it runs the samples of the op's
+declaration (`samples.py`).
 """
 
 from __future__ import annotations
@@ -40,17 +40,19 @@ LEVELS = {
     "effects": "transfer random custom-call after-all add-dependency",
     "everything": "",
 }
-"""The levels in their order, with opcodes and families of ops (files of axla.hlo); the last has the rest."""
+"""The levels in their order, each with opcodes and families of ops (files of axla.hlo); the last has all
+other ops.
+"""
 
 PASSED, BY_HOST, REFUSED, FAILED = "passed", "by the host", "refused", "failed"
 KINDS = PASSED, BY_HOST, REFUSED, FAILED
 DEADLINE = 20  # seconds of one run
-SHOWN = 5  # cases named for each reason
+SHOWN = 5  # cases shown for each reason
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """The result for an op at an element type. BY_HOST: passed, with some of it run by the host."""
+    """The result for an op at an element type. BY_HOST means that it passed, but the host ran some of it."""
 
     level: str
     op: str
@@ -66,7 +68,7 @@ def level_of(opcode: str) -> str:
 
 
 def chosen(levels: Sequence[str] = (), only: str = "") -> list[tuple[str, DType]]:
-    """The ops and element types of some levels (all by default) whose names match `only`."""
+    """The pairs of op and element type of some levels (all by default) whose names match `only`."""
     wanted = re.compile(only)
     ops = [op for level in levels or LEVELS for op in sorted(OPS) if level_of(op) == level]
     pairs = [(op, dtype) for op in ops for dtype in ALL if op not in UNTYPED or dtype is F32]
@@ -74,13 +76,13 @@ def chosen(levels: Sequence[str] = (), only: str = "") -> list[tuple[str, DType]
 
 
 def alone() -> list[tuple[str, DType]]:
-    """Every op at the element type of its first sample."""
+    """Every op with the element type of its first sample."""
     first = [(opcode, *OPS[STARTS.get(opcode, opcode)].samples()[0]) for opcode in sorted(OPS)]
     return [(opcode, main_type(op, shapes)) for opcode, op, shapes in first]
 
 
 def outcomes(backend: str, of: Iterable[tuple[str, DType]]) -> Iterator[Case]:
-    """The results of cases on a backend. Ops that do not take a type are skipped."""
+    """Yields the results of cases on a backend. An op is skipped at an element type that it does not take."""
     with sample_target():
         for opcode, dtype in of:
             if modules_of(opcode, dtype):
@@ -100,7 +102,7 @@ def _outcome(backend: str, opcode: str, dtype: DType) -> tuple[str, str]:
             why = why or next(iter(program.host_steps.values()), "")
         except UnsupportedError as error:
             return REFUSED, _said(error.message).rpartition(f"{backend} does not run ")[2]
-        except Exception as error:  # whatever a backend of somebody else raises
+        except Exception as error:  # a backend of another package may raise anything
             return FAILED, _said(f"{type(error).__name__}: {error}")
     return (BY_HOST, why) if why else (PASSED, "")
 
@@ -118,13 +120,13 @@ class ConformanceReport:
 
     @property
     def total(self) -> Counter[str]:
-        """The number of cases by result."""
+        """The number of cases for each result."""
         return Counter(case.kind for case in self.cases)
 
     @property
     def reached(self) -> str:
-        """The highest level such that in it and all lower ones nothing failed, and at least half of the ops
-        pass with some element type; "none" where even the first level fails that, or is unknown.
+        """The highest level that is reached, with all lower ones: in each nothing failed, and at least half
+        of the ops pass with some element type. "none" if the first level is not reached or was not run.
         """
         last = "none"
         for level in LEVELS:

@@ -5,10 +5,10 @@ axla convert m.hlo.pb m.hlo        what XLA dumps (an HloProto) to HLO text
 axla convert s.snapshot s.pbtxt    a snapshot to the text format; the program only
 axla convert --to=stablehlo f.hlo -
 
-The file names say the formats, or --from and --to do; `-` is standard input or output. What is read is found
-out from the content unless --from says it. StableHLO with sizes `?` stays as it is in StableHLO, and needs
---arg-types for other formats. Between snapshots and HloProtos, arguments, results and XLA's
-buffer assignment are kept. A file is written as a whole or not at all.
+The formats follow from the file names, or from --from and --to; `-` is standard input or output. Without
+--from, the format that is read is detected from the content. StableHLO with sizes `?` is converted to
+StableHLO as it is, and needs --arg-types for other formats. Between snapshots and HloProtos, arguments,
+results and XLA's buffer assignment are kept. A file is written as a whole or not at all.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def _stablehlo(snapshot: Snapshot) -> str:
 
 
 def _hlo(snapshot: Snapshot) -> str:
-    _ = snapshot.module.entry  # without one, as where sizes are not known yet, there is no HLO
+    _ = snapshot.module.entry  # raises an error if sizes are not known: there is no HLO then
     return snapshot.module.to_string(print_large_constants=True) + "\n"
 
 
@@ -58,7 +58,9 @@ WRITERS: dict[str, Callable[[Snapshot], str | bytes]] = {
     "snapshot": Snapshot.to_proto,
     "stablehlo": _stablehlo,
 }
-"""By format: HLO text, HloModuleProto, HloProto, HloProto in the text format, HloSnapshot, StableHLO text."""
+"""The writer of each format: HLO text, HloModuleProto, HloProto, HloProto in the text format, HloSnapshot,
+StableHLO text.
+"""
 
 EXTENSIONS = {
     ".snapshot.pb": "snapshot", ".hlo_snapshot.pb": "snapshot", ".snapshot": "snapshot",
@@ -66,7 +68,7 @@ EXTENSIONS = {
     ".hlo": "hlo", ".hlo.txt": "hlo", ".txt": "hlo",
     ".mlir": "stablehlo", ".mlirbc": "stablehlo", ".bc": "stablehlo",
 }  # fmt: skip
-"""The longest one that a name ends with counts."""
+"""The formats of suffixes; the longest one that a name ends with counts."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -91,20 +93,20 @@ def execute(options: argparse.Namespace) -> int:
     try:
         snapshot = read_content(content, options.source_format, sizes_of(options))
     except UnicodeDecodeError as error:
-        raise InvalidArgument(f"{options.source}: no UTF-8 text (byte {error.start})") from None
+        raise InvalidArgument(f"{options.source}: not UTF-8 text (byte {error.start})") from None
     result = WRITERS[name](snapshot)
     write_whole(options.target, result.encode() if isinstance(result, str) else result)
     return 0
 
 
 def format_of(file: str) -> str | None:
-    """The format given by a file name; None where the name has no known suffix."""
+    """The format for the suffix of a file name; None if the suffix is not known."""
     endings = [ending for ending in EXTENSIONS if file.endswith(ending)]
     return EXTENSIONS[max(endings, key=len)] if endings else None
 
 
 def read_content(content: bytes, name: str | None, sizes: dict[str, Any]) -> Snapshot:
-    """The program in a file's content, in the format `name`, or in the detected format."""
+    """Reads the program in a file's content, in the format `name`, or else in the detected format."""
     if any(value is not None for value in sizes.values()):
         return Snapshot(parse(content, **sizes))
     if name == "hlo":
@@ -125,7 +127,7 @@ def read_content(content: bytes, name: str | None, sizes: dict[str, Any]) -> Sna
 
 
 def write_whole(file: str, content: bytes) -> None:
-    """Writes a whole file; if that fails, the old file stays."""
+    """Writes a whole file, or leaves the old file if that fails."""
     if file == "-":
         sys.stdout.buffer.write(content)
         sys.stdout.buffer.flush()

@@ -1,4 +1,4 @@
-"""Differences of texts."""
+"""Compares texts."""
 
 from __future__ import annotations
 
@@ -6,6 +6,6 @@ import difflib
 
 
 def diff(before: str, after: str) -> str:
-    """The lines that differ, as a unified diff with little around them."""
+    """The lines that differ, as a unified diff with one line around them."""
     lines = difflib.unified_diff(before.splitlines(), after.splitlines(), "before", "after", lineterm="", n=1)
     return "\n".join(lines)

@@ -1,8 +1,8 @@
-"""axla doctor: says what is installed here, and checks that it works.
+"""axla doctor: shows what is installed here, and checks that it works.
 
-Machine, versions, features of the CPU, flags that are set, packages with entry points, the cache, and of each
-backend whether a small program gives there what the interpreter gives. Exit code 1: a backend that is there
-gives something else, or fails.
+It lists the machine, versions, features of the CPU, flags that are set, packages with entry points, the
+cache, and for each backend whether a small program has the same results as on the interpreter. Exit code 1: a
+backend that is available has other results, or fails.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def execute(options: argparse.Namespace) -> int:
 
 
 def machine() -> list[str]:
-    """System, CPU, cores and memory."""
+    """Lines about the system, the CPU, cores and memory."""
     from axla.codegen.host import host_target
     from axla.core.limits import memory_limit, thread_count
 
@@ -77,7 +77,7 @@ def machine() -> list[str]:
 
 
 def versions() -> list[str]:
-    """The versions of axla, Python, and optional packages."""
+    """Lines with the versions of axla, Python, and optional packages."""
     from importlib import metadata
 
     found = [f"axla {axla.__version__}, in {os.path.dirname(axla.__file__)}"]
@@ -91,7 +91,7 @@ def versions() -> list[str]:
 
 
 def flags() -> list[str]:
-    """The flags that are set; the token of a service is not shown."""
+    """Lines with the flags that are set; the token of a service is not shown."""
     from axla.core import flags as known
 
     told = [f"{n}={v}" for n, v in sorted(os.environ.items()) if n.startswith(("AXLA_", "XLA_FLAGS"))]
@@ -105,7 +105,7 @@ def flags() -> list[str]:
 
 
 def entry_points() -> list[str]:
-    """The entry points of installed packages."""
+    """Lines with the entry points of installed packages."""
     from axla.core.plugins import installed
     from axla.passes.added import load_installed
 
@@ -121,7 +121,7 @@ def entry_points() -> list[str]:
 
 
 def cache() -> list[str]:
-    """The folders of compiled programs, and their sizes."""
+    """Lines with the folders of compiled programs, and their sizes."""
     from axla.core import cache as kept
 
     found = []
@@ -135,7 +135,7 @@ def cache() -> list[str]:
 
 
 def checks() -> Iterator[tuple[str, str, str]]:
-    """For each backend: "ok", "not here" or "WRONG", and details."""
+    """Yields for each backend its name, "ok", "not here" or "WRONG", and details."""
     from axla import backends
     from axla.comparison import check
 

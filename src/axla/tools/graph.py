@@ -55,7 +55,7 @@ def execute(options: argparse.Namespace) -> int:
         raise InvalidArgument(f"--output={path}: wanted a file {', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}")
     for name in ("input", "inputs"):
         if getattr(options, name) and not options.profile:
-            raise InvalidArgument(f"--{name} is for a run: --profile is missing")
+            raise InvalidArgument(f"--{name} needs --profile")
     if options.repeat < 1:
         raise InvalidArgument(f"--repeat={options.repeat}: wanted at least 1")
     load_files(options.load)
@@ -68,7 +68,7 @@ def execute(options: argparse.Namespace) -> int:
 
 
 def page_of(module: Module, options: argparse.Namespace) -> str:
-    """The page for these options."""
+    """The HTML page about a module, for these options."""
     from axla.tools.page import compiled, stages
     from axla.tools.page.html import page
 
@@ -86,9 +86,9 @@ def page_of(module: Module, options: argparse.Namespace) -> str:
 
 
 def picture_of(module: Module, options: argparse.Namespace) -> str:
-    """The module as a Graphviz graph, or as a picture."""
+    """The module as a Graphviz graph, or as an SVG picture."""
     if options.profile:
-        raise InvalidArgument("--profile: its figures are shown by .html alone")
+        raise InvalidArgument(f"--profile: wanted an .html file, found {options.output}")
     if options.passes is not None:
         from axla.passes import driver
 

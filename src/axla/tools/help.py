@@ -1,4 +1,4 @@
-"""axla help: says what verbs do, and what options one takes."""
+"""axla help: shows what verbs do, and what options a verb takes."""
 
 from __future__ import annotations
 

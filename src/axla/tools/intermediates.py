@@ -1,4 +1,4 @@
-"""The first value inside of a program that two backends compute differently."""
+"""Finds the first value inside a program that two backends compute differently."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from axla.ir.traverse import post_order
 from axla.passes.simplify.dce import dce
 
 MOST_TURNS = 1000
-"""Turns of a loop that are looked into."""
+"""The most iterations of a loop that are searched."""
 
 
 def first_difference(
     module: Module, inputs: Sequence[np.ndarray], backend: str, reference: str, tolerance: Tolerance,
     before_run: Callable[[Module], object] = lambda _: None,
 ) -> str:  # fmt: skip
-    """The first instruction whose value differs, with the difference and its operands, as text; "" where all
-    agree. For a loop, a branch or a call, further lines say which instruction inside differs, for the values
-    that the reference computes there.
+    """The first instruction whose value differs, with the difference and its operands, as text; "" if all
+    values agree. For a loop, a branch or a call, further lines name the instruction inside that differs; the
+    inside runs with the values that the reference computes.
 
-    At first, all values are results of a single program. If all agree then, because fusion works differently
-    in that program, each value becomes the result of a program of its own.
+    First, all values are results of a single program. If all agree there, which fusion may cause, single
+    values become the results of programs of their own.
     """
     return _Search(backend, reference, tolerance, before_run).first(module, inputs)
 
@@ -58,7 +58,7 @@ class _Search:
             if text:
                 return text + self.inside(module, inst, inputs)
             at += len(array_leaves(inst.shape))
-        low, high = 0, len(names)  # right before `low`; wrong from `high` on, perhaps
+        low, high = 0, len(names)  # the first `low` values agree, the one before `high` differs
         if not names or not self.alone(module, names[-1], inputs):
             return ""
         while high - low > 1:
@@ -69,7 +69,7 @@ class _Search:
         return f"{text}\n  (with all values as results they agree: another fusion)" if text else ""
 
     def alone(self, module: Module, name: str, inputs: Sequence[np.ndarray]) -> str:
-        """The difference of a value that is the only result of a program."""
+        """The difference of a value that is the only result of a program, as text."""
         return self.compared(_named(module, name), *self.both(with_results(module, [name]), inputs))
 
     def compared(
@@ -83,7 +83,7 @@ class _Search:
         return ""
 
     def inside(self, module: Module, inst: Instruction, inputs: Sequence[np.ndarray]) -> str:
-        """Text about the computations of an instruction whose value differs."""
+        """Text about the first difference inside the computations of an instruction whose value differs."""
         op = inst.op
         if not isinstance(op, While | Conditional | Call | Fusion):
             return ""
@@ -98,7 +98,9 @@ class _Search:
         return f"\n  in {called.name}: {text}" if text else ""
 
     def turns(self, loop: While, carried: list[np.ndarray]) -> str:
-        """The first iteration of a loop that differs, starting from the values of the reference."""
+        """Text about the first iteration of a loop that differs, starting from the values of the
+        reference.
+        """
         condition, body = (stand_alone(c, c.name).module for c in (loop.condition, loop.body))
         for turn in range(MOST_TURNS):
             found, wanted = self.both(condition, carried)
@@ -114,7 +116,7 @@ class _Search:
 
 
 def with_results(module: Module, names: Sequence[str]) -> Module:
-    """A copy whose results are the values of these instructions of the entry."""
+    """A copy of a module whose results are the values of these instructions of the entry."""
     work = clone_module(module)
     work.file = module.file
     named = {inst.name: inst for inst in work.entry.instructions}

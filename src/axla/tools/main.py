@@ -1,4 +1,4 @@
-"""`axla <verb>`: finds the verb, and turns errors into a line of text and an exit code."""
+"""`axla <verb>`: runs a verb, and turns errors into a line of text and an exit code."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ VERBS = {
     "help": "say what verbs do",
     "tfcompile": "compile a TensorFlow graph to an object file and a C++ class",
 }
-"""The verbs and a line about each. Its module, of the same name, is imported when it is asked for."""
+"""The verbs, with a line about each. The module of a verb has its name, and is imported when it is used."""
 
-FAILED, USAGE, INTERRUPTED = 1, 2, 130  # as shells and argparse have them
+FAILED, USAGE, INTERRUPTED = 1, 2, 130  # the exit codes of shells and argparse
 
 
 class _Parser(argparse.ArgumentParser):
@@ -50,7 +50,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def parser(only: str | None = None) -> argparse.ArgumentParser:
-    """The parser of the whole command line; with `only`, without the arguments of other verbs."""
+    """The parser of the whole command line; with `only`, no other verb has its arguments."""
     whole = _Parser(prog="axla", description="XLA, the compiler for linear algebra.")
     whole.add_argument("--version", action="version", version=f"axla {axla.__version__}")
     verbs = whole.add_subparsers(dest="verb", metavar="VERB")
@@ -65,7 +65,7 @@ def parser(only: str | None = None) -> argparse.ArgumentParser:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the command line; returns its exit code (argparse itself exits with 2 for wrong usage)."""
+    """Runs the command line; returns its exit code. For wrong usage, argparse exits with 2."""
     arguments = sys.argv[1:] if arguments is None else arguments
     given = parser(next((word for word in arguments if not word.startswith("-")), ""))
     options, unknown = given.parse_known_args(arguments)
@@ -77,7 +77,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         name = unknown[0].partition("=")[0]
         hint = did_you_mean(name, getattr(options, "flags", ()))
         if name.startswith(("--xla_", "--tf_xla_")):
-            hint = "; flags of XLA stand in the environment, in XLA_FLAGS"
+            hint = "; flags of XLA are set in the environment variable XLA_FLAGS"
         given.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
     from axla.core import flags
     from axla.ir.places import located
@@ -92,7 +92,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             sys.stdout.flush()
             return code
         except BrokenPipeError:
-            # Whoever reads has seen enough (`axla opt f | head`). Python would complain again at its flush.
+            # The reader has closed the pipe (`axla opt f | head`). Python would complain again when it
+            # flushes the output.
             _discard_output()
             return FAILED
         except (AxlaError, OSError) as error:
@@ -102,7 +103,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _program(options: argparse.Namespace) -> str:
-    """The file of the program, if the verb has one."""
+    """The file of the program, if the verb has exactly one; else ""."""
     given = vars(options)
     named = given.get("paths") or [given.get("file") or given.get("source") or "-"]
     return named[0] if len(named) == 1 and named[0] != "-" else ""
@@ -110,7 +111,7 @@ def _program(options: argparse.Namespace) -> str:
 
 @contextlib.contextmanager
 def _nobody_feeds() -> Iterator[None]:
-    """Makes an empty infeed fail at once instead of waiting, since nothing will fill it in a command."""
+    """Makes an empty infeed fail at once instead of waiting, since nothing fills it while a command runs."""
     feed = axla.feeds().infeed
     before, feed.timeout = feed.timeout, 0.0
     try:

@@ -2,8 +2,8 @@
 
 axla new-backend npu     the package axla-npu in the folder axla-npu: pip install -e axla-npu
 
-The backend runs every program at once: what its device has no function for runs on the host. Its README names
-the next steps; docs/new-backend.md tells more.
+The backend can run every program from the start: ops for which its device has no function run on the host.
+Its README names the next steps; docs/new-backend.md has more.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ def execute(options: argparse.Namespace) -> int:
 
 
 def package(name: str) -> dict[str, str]:
-    """The files of a package, by their names in its folder. InvalidArgument for an invalid name, or that of
-    an existing backend.
+    """The files of a package: their contents, by their names in its folder. Raises InvalidArgument for an
+    invalid name, or for that of an existing backend.
     """
     if not re.fullmatch(r"[a-z][a-z0-9]*(-[a-z0-9]+)*", name):
         raise InvalidArgument(f"new-backend: {name!r}, wanted lower case letters, digits and hyphens: my-npu")

@@ -1,4 +1,4 @@
-"""axla ops: what programs are made of.
+"""axla ops: lists what programs are made of.
 
 axla ops                 ops and kinds of kernels, a line for each: its name, its package, what it is
 axla ops reduce          what an op takes
@@ -24,7 +24,9 @@ def execute(options: argparse.Namespace) -> int:
 
 
 def table() -> str:
-    """All ops, then all kinds of kernels; an op that cannot be loaded says why."""
+    """A line for each op, then for each kind of kernel. For an op that cannot be loaded, the line has the
+    reason.
+    """
     import axla.hlo  # noqa: F401  (declares the ops)
     from axla.core.errors import AxlaError
     from axla.ir.op import declared, known, package_of
@@ -51,7 +53,7 @@ def _first_sentence(cls: type) -> str:
 
 
 def detail(name: str) -> str:
-    """The description of one op."""
+    """The description of an op."""
     import axla.hlo  # noqa: F401  (declares the ops)
     from axla.core.errors import InvalidArgument
     from axla.ir.op import FACTS, declared, package_of, unknown

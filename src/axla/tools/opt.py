@@ -116,7 +116,7 @@ def pass_list() -> str:
 
 
 def rule_list() -> str:
-    """Every rewrite rule: its equation, and what it makes of an example."""
+    """Lines for every rewrite rule: its equation, and what it makes of an example."""
     from axla.passes import pipelines  # noqa: F401  (declares the rules)
     from axla.passes.examples import examples
     from axla.passes.rewrite import rules_by_name
@@ -130,7 +130,7 @@ def rule_list() -> str:
 
 
 def after_passes(module: Module, passes: str, cpu: str | None) -> str:
-    """The text of a module after these passes have run."""
+    """Runs passes on a module; returns its text."""
     from axla.passes import driver
     from axla.passes.added import pipelines
     from axla.passes.pipelines import PASSES
@@ -146,10 +146,10 @@ STAGES = {
     "llvm": ("llvm", "The LLVM module, entry and kernels together."),
     "asm": ("asm", "The assembly of the LLVM module."),
 }
-"""The compiler's name of a stage, and a line about it."""
+"""The compiler's name of each stage, and a line about it."""
 
 XLA_STAGES = {
     "hlo-backend": "hlo", "buffer-assignment": "program", "llvm-before-optimizations": "llvm",
     "llvm-after-optimizations": "llvm",
 }  # fmt: skip
-"""Names of `hlo-opt`. No pass of LLVM's runs, so that its two stages are one."""
+"""The names of stages in `hlo-opt`. Its two stages of LLVM are one here, since no pass of LLVM's runs."""

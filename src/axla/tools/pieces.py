@@ -1,4 +1,5 @@
-"""The parts of `bisect` that run in a child process: passes alone, single kernels, and the memory plan.
+"""The parts of `bisect` that run in a child process: they try passes alone, single kernels, and the memory
+plan.
 
 All functions take the text of a module and a `Question`; names are those in the module after passes.
 """
@@ -47,14 +48,16 @@ from axla.tools.trial import (
 )
 
 MOST_CALLS = 4
-"""Calls of a piece that are recorded: the first ones."""
+"""The most calls of a piece that are recorded: the first ones."""
 MOST_BYTES = 1 << 26
-"""Bytes of the values of one call that are recorded."""
+"""The most bytes of the values of one call that are recorded."""
 
 
 @dataclass(frozen=True, slots=True)
 class PassRun:
-    """One run of a pass: how often rules fired in it, and which fired last."""
+    """One run of a pass: whether it changed the module, the number of rule firings in it, and the last of
+    them.
+    """
 
     name: str
     required: bool
@@ -64,7 +67,7 @@ class PassRun:
 
 
 class Recorder(Limit):
-    """Records every run of a pass."""
+    """Records every run of a pass, up to a limit."""
 
     def __init__(self, limit: int | None = None, fuel: int | None = None) -> None:
         super().__init__(limit, fuel)
@@ -72,7 +75,7 @@ class Recorder(Limit):
         self._before = 0
 
     def wants(self, step: Pass, module: Module, session: rewrite.RuleSession) -> bool:
-        """Whether the pass is to run; records which rules fired before."""
+        """Whether the pass is to run; counts the rule firings before it."""
         stage(f"pass {step.name}")
         self._before = sum(session.firings.values())
         return super().wants(step, module, session)
@@ -93,7 +96,7 @@ def backend_of(name: str) -> CpuBackend:
 
 
 def _optimized(text: str, question: Question) -> tuple[Module, Module, list[PassRun]]:
-    """The module, a copy of it after the passes allowed by the question, and the runs of passes."""
+    """Returns the module, a copy of it after the passes that the question allows, and the runs of passes."""
     from axla.api import parse
     from axla.lowering.pipeline import optimize
 
@@ -114,7 +117,7 @@ def runs_of(text: str, question: Question) -> list[PassRun]:
 
 
 class _Snapshot(Limit):
-    """Keeps the text of the module after the runs of passes that are allowed."""
+    """Runs as many passes as a limit allows, and keeps the text of the module after them."""
 
     text = ""
 
@@ -125,7 +128,7 @@ class _Snapshot(Limit):
 
 
 def text_before_required(text: str, question: Question) -> str:
-    """The module after the passes allowed by a question, before required ones that are left."""
+    """The text of the module after the passes that a question allows; required passes are left to run."""
     from axla.api import parse
     from axla.lowering.pipeline import optimize
 
@@ -138,7 +141,7 @@ def text_before_required(text: str, question: Question) -> str:
 
 
 def prefix_outcome(text: str, question: Question, names: tuple[str, ...]) -> Outcome:
-    """Whether the interpreter gives the same results after these passes as before."""
+    """Compares the interpreter's results before and after the passes with these names."""
     from axla.api import parse
 
     module = parse(text)
@@ -154,7 +157,7 @@ def prefix_outcome(text: str, question: Question, names: tuple[str, ...]) -> Out
 
 
 def passes_outcome(text: str, question: Question) -> Outcome:
-    """Whether the interpreter gives the same results before and after passes."""
+    """Compares the interpreter's results before and after the passes that the question allows."""
     try:
         module, work, _ = _optimized(text, question)
         verify(work)
@@ -164,7 +167,7 @@ def passes_outcome(text: str, question: Question) -> Outcome:
 
 
 def _compared(module: Module, work: Module, question: Question) -> Outcome:
-    """Whether the interpreter gives the same results for a module and for its optimized copy."""
+    """Compares the interpreter's results for a module and for its optimized copy."""
     before = _prepared(module)
     for kind in question.kinds:
         rows = inputs_of(module, question, kind)
@@ -182,7 +185,7 @@ def _compared(module: Module, work: Module, question: Question) -> Outcome:
 
 
 def _prepared(module: Module) -> Module:
-    """A copy after the passes that every backend runs."""
+    """A copy of a module after the passes that every backend runs."""
     work = clone_module(module)
     driver.run(work, pipelines.PREPARE, name="prepare")
     return work
@@ -191,10 +194,12 @@ def _prepared(module: Module) -> Module:
 def _interpreted(
     module: Module, rows: list[list[np.ndarray]], interpreter: Interpreter
 ) -> list[list[np.ndarray]]:
-    """The result leaves of each participant, and the values that it put into its outfeed."""
+    """Runs a module with the interpreter. Returns for each participant the result leaves, and the values that
+    it put into its outfeed.
+    """
 
     class Interpreted:
-        """The interpreter in the form of a program that `results_of` takes."""
+        """The interpreter, with the methods of a program that `results_of` calls."""
 
         def execute(self, row: list[np.ndarray], deadline: float) -> list[np.ndarray]:
             return self.execute_replicated([row], deadline)[0]
@@ -222,8 +227,8 @@ def _interpreted(
 
 @dataclass(frozen=True, slots=True)
 class ModulePiece:
-    """An instruction of an optimized module, as a module that takes its operands. `calls`: for each recorded
-    call, operands and results of every participant, as arrays.
+    """An instruction of an optimized module, as a module that takes its operands. `calls` has the operands
+    and the results of each recorded call, as arrays for every participant.
     """
 
     name: str
@@ -273,9 +278,9 @@ def _copied(value: HostValue) -> Any:
 
 
 def pieces_of(text: str, question: Question) -> list[ModulePiece]:
-    """The parts of a module's program in execution order, with the interpreter's values: kernels, small
-    values, collectives. Loops and branches are split up; parts with effects, and asynchronous ones, are left
-    out.
+    """The pieces of a module's program in execution order, with the interpreter's values: kernels, small
+    values, collectives. Loops and branches are split up; instructions with effects, and asynchronous ones,
+    are left out.
     """
     module, work, _ = _optimized(text, question)
     homes = running_computations(work)
@@ -308,7 +313,7 @@ def pieces_of(text: str, question: Question) -> list[ModulePiece]:
 
 
 def _begin(inst: Instruction) -> Instruction:
-    """The instruction that starts the work that an instruction ends; usually the same."""
+    """The instruction that starts the work which `inst` ends; for most instructions, `inst` itself."""
     return inst.operands[0] if inst.op.ends is not None else inst
 
 
@@ -330,7 +335,7 @@ def _leaves(value: Any) -> list[np.ndarray]:
 
 
 def _alone(inst: Instruction) -> Module:
-    """A module of an instruction that takes its operands, with constants kept."""
+    """A module with this instruction alone, whose operands are parameters."""
     source = inst.computation.module
     config = source.config
     made = Module(f"piece_{inst.name}")
@@ -364,7 +369,9 @@ _AS_IT_IS = (pipelines.flatten_call_graph, pipelines.schedule, pipelines.copy_in
 
 
 def piece_outcome(piece: ModulePiece, question: Question) -> tuple[Outcome, tuple[KernelName, ...]]:
-    """Whether the code of a piece, compiled on its own, gives the interpreter's results."""
+    """Compiles a piece on its own and compares its results with the interpreter's. Also returns its
+    kernels.
+    """
     from axla.api import parse
 
     module = parse(piece.text)
@@ -402,7 +409,9 @@ def _spoil(module: Module, program: Any, given: list[list[np.ndarray]], question
 
 
 def _program(module: Module, question: Question) -> tuple[Any, tuple[KernelName, ...], Packed]:
-    """An executable of a module whose kernels are decided, the names of these, and the code."""
+    """Compiles a module whose kernels are already decided; returns the executable, the names of the kernels,
+    and the code.
+    """
     from axla.cpu.compiler import code_of
     from axla.kernels.kinds import kind_planned_as
     from axla.lowering.pipeline import constants_memory, program_of
@@ -426,8 +435,8 @@ def _program(module: Module, question: Question) -> tuple[Any, tuple[KernelName,
 
 
 def inner_outcomes(piece: ModulePiece, question: Question) -> str:
-    """The first instruction inside a fusion that has a wrong value when the kernel returns it, as text; the
-    last one where all before are right, "" where it is not a fusion.
+    """The first instruction inside a fusion whose value is wrong when the kernel returns it, as text. It is
+    the root if all others are right, and "" if the piece is not a fusion.
     """
     from axla.api import parse
 
@@ -471,7 +480,7 @@ def inner_outcomes(piece: ModulePiece, question: Question) -> str:
 
 
 class _Copies(driver.Observer):
-    """Copies every value before it may be overwritten; runs before the pass that decides about copies."""
+    """Copies every value before it may be overwritten, just before the pass that decides about copies."""
 
     def wants(self, step: Pass, module: Module, session: rewrite.RuleSession) -> bool:
         if step.name == "copy-insertion":
@@ -480,7 +489,7 @@ class _Copies(driver.Observer):
 
 
 def copy_all(module: Module) -> None:
-    """Adds copies: of operands that instructions overwrite, of the operands of loops, and of results."""
+    """Adds copies of the operands of loops, of fusions, and of all instructions that overwrite an operand."""
     from axla.hlo import Copy
     from axla.ir.structure import GetTupleElement, Tuple
 
@@ -512,7 +521,7 @@ def copy_all(module: Module) -> None:
 
 
 def copied_outcome(text: str, question: Question) -> Outcome:
-    """The outcome of a run in which every value is copied before it may be overwritten."""
+    """Runs a program in which every value is copied before it may be overwritten; returns the outcome."""
     from axla.tools.trial import answer
 
     with driver.observed(_Copies()):
@@ -520,7 +529,7 @@ def copied_outcome(text: str, question: Question) -> Outcome:
 
 
 def program_problem(text: str, question: Question) -> str:
-    """The program verifier's objection to the memory plan; "" where it has none."""
+    """The objection of the verifier of programs to the memory plan; "" if it has none."""
     from axla.lowering.loading import check_program
     from axla.lowering.pipeline import program_of
     from axla.program.verify import verify_program
@@ -539,8 +548,8 @@ def program_problem(text: str, question: Question) -> str:
 def differs_by_threads(
     piece: ModulePiece, question: Question, counts: Sequence[int]
 ) -> tuple[KernelName, ...] | None:
-    """The kernels of a piece whose results differ in bits between numbers of threads, or between runs; None
-    where all are equal.
+    """The kernels of a piece if its results differ in bits between numbers of threads, between runs, or when
+    its ranges run apart; None if all are equal.
     """
     from axla.api import parse
     from axla.tools.trial import threads
@@ -586,7 +595,7 @@ def bits_of(text: str, question: Question) -> list[list[bytes]]:
 
 
 def slowest(text: str, question: Question) -> list[str]:
-    """The three slowest steps, slowest first, with their names in a profile."""
+    """The three slowest steps of a run, slowest first, with their times, names and kinds."""
     from axla.api import compile, parse
     from axla.core.profile import profile
 

@@ -1,4 +1,4 @@
-"""Python files given with --load, which declare passes and rules."""
+"""Runs the Python files given with --load, which declare passes and rules."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from axla.core.errors import InvalidArgument
 
 
 def load_files(paths: Sequence[str]) -> None:
-    """Runs files, each once, as modules with their own names. InvalidArgument, with the line, where one
-    fails.
+    """Runs files, each once, as modules with names of their own. Raises InvalidArgument, with the line of the
+    error, if a file fails.
     """
     for path in paths:
         name = f"axla_loaded_{Path(path).stem}"
@@ -21,7 +21,7 @@ def load_files(paths: Sequence[str]) -> None:
             continue
         spec = importlib.util.spec_from_file_location(name, Path(path).resolve())
         if spec is None or spec.loader is None or not Path(path).is_file():
-            raise InvalidArgument(f"--load {path}: no file of Python is there")
+            raise InvalidArgument(f"--load {path}: there is no such Python file")
         module = importlib.util.module_from_spec(spec)
         sys.modules[name] = module
         try:
@@ -34,7 +34,7 @@ def load_files(paths: Sequence[str]) -> None:
 
 
 def _line(error: BaseException, path: str) -> str:
-    """`:12`, the innermost line of the file in an error's traceback."""
+    """The innermost line of the file in an error's traceback, as `:12`; "" if the file is not in it."""
     if isinstance(error, SyntaxError):
         return f":{error.lineno}"
     found, frame = "", error.__traceback__

@@ -1,8 +1,9 @@
-"""Whether the ranges of a program's parallel loops depend on each other, without threads or chance.
+"""Tests whether the ranges of a program's parallel loops depend on each other, without threads or chance.
 
-Each range runs with memory as it was before its loop, and what all of them wrote is put together afterwards.
-So a range that reads what another one writes gives other results, and two that write the same byte show. They
-may, where the byte gets its last value at once; where it has others meanwhile, they race.
+Each range runs with the memory as it was before its loop; afterwards, what all ranges wrote is put together.
+So the results are different if a range reads what another one writes. Ranges that write the same byte are
+found, too. They may do this if the byte gets its last value at once; if it has other values meanwhile, they
+race.
 """
 
 from __future__ import annotations
@@ -26,9 +27,9 @@ from axla.runtime.program import ENTRY
 from axla.target.machine import aligned
 
 LARGEST = 1 << 22
-"""Bytes of results and workspace, which are copied for every range."""
+"""The most bytes of results and workspace, which are copied for every range."""
 WATCHED = 0.1
-"""Seconds of processors for which bytes are watched that two ranges write."""
+"""The seconds of processor time for which bytes are watched that two ranges write."""
 _REPEAT = """define void @repeat(ptr %run, ptr %frame, ptr %args, i64 %begin, i64 %end, ptr %done) {
 start:
   br label %loop
@@ -40,12 +41,16 @@ loop:
 end_of_loop:
   ret void
 }"""
-"""Native code that runs a range until a byte is set: a loop in Python would hardly ever be in the range."""
+"""Native code that runs a range until a byte is set: a loop in Python would spend hardly any time in the
+range.
+"""
 
 _RANGE = c.CFUNCTYPE(c.c_int32, c.c_void_p, c.c_void_p, c.c_int64, c.c_int64)
 _PARALLEL_FOR = c.CFUNCTYPE(c.c_int32, c.c_void_p, c.c_void_p, c.c_void_p, c.c_int64, c.c_int64)
 Run = Callable[..., int]
-"""`run(begin, end)` runs a range, `run(begin, end, done)` again and again until the byte `done` is set."""
+"""`run(begin, end)` runs a range; `run(begin, end, done)` runs it again and again until the byte `done` is
+set.
+"""
 
 
 @cache
@@ -59,15 +64,15 @@ def call(
     program: Packed, arguments: Sequence[int], results: Sequence[int], constants: int, workspace: int,
     ranges: Callable[[Run, int, int], int], deadline: float,
 ) -> None:  # fmt: skip
-    """Runs a program without functions on memory at these addresses. `ranges(run, count, grain)` runs the
-    ranges of a parallel loop.
+    """Runs a program that calls no functions, on memory at these addresses. `ranges(run, count, grain)` runs
+    the ranges of a parallel loop.
     """
     image = Image([("program", image) for image in program.images], [ENTRY])
     cancel = (c.c_int32 * 2)()
 
     @_PARALLEL_FOR
     def parallel_for(frame: int, kernel: int, args: int, count: int, grain: int) -> int:
-        if not count:  # it only asks whether to go on
+        if not count:  # the program only asks whether to continue
             return cancel[0]
         function = _RANGE(kernel)
 
@@ -96,9 +101,9 @@ def call(
 
 
 def run_apart(program: Packed, inputs: Sequence[bytes], deadline: float = 30.0) -> tuple[list[bytes], str]:
-    """The results of a run in which no range sees what another one of its loop writes, and which loop has
-    ranges that race; "" where none has. UnsupportedError for programs with functions, with sizes that are not
-    known, and for large ones.
+    """Runs a program so that no range sees what another range of its loop writes. Returns the results, and a
+    text that names a loop whose ranges race ("" if there is none). Raises UnsupportedError for programs that
+    call functions or have unknown sizes, and for large ones.
     """
     face = program.interface.of_code()
     becomes = {alias.result: alias.parameter for alias in face.aliases}
@@ -146,7 +151,9 @@ def run_apart(program: Packed, inputs: Sequence[bytes], deadline: float = 30.0) 
 def _wavers(
     run: Run, begin: int, end: int, memory: np.ndarray, places: np.ndarray, right: np.ndarray
 ) -> bool:  # fmt: skip
-    """Whether bytes have other values than the right ones at any moment when a range runs again and again."""
+    """Runs a range again and again; returns whether these bytes have other values than the right ones at any
+    moment.
+    """
     done = np.zeros(1, np.uint8)
     thread = threading.Thread(target=run, args=(begin, end, done.ctypes.data))
     thread.start()

@@ -1,12 +1,12 @@
-"""axla reduce: the smallest program that still fails.
+"""axla reduce: finds the smallest program that still fails.
 
 axla reduce f.hlo -o small.hlo                      results differ from the interpreter's
 axla reduce f.hlo --crash -o small.hlo              the process dies, hangs, or raises an error of axla's own
 axla reduce f.hlo --script ./check.sh -o s.hlo      a command that gets a file; exit status 0: it still fails
 
-Instructions give way to parameters, operands and constants, results are dropped, calls inlined, loops run
-fewer times, sizes shrink. Programs run in a child process, for a limited time. Ctrl-C ends it with what is
-the smallest by then. What is written is a test: its RUN line repeats the failure.
+Instructions are replaced by parameters, operands and constants, results are dropped, calls inlined, loops run
+fewer times, sizes shrink. Programs run in a child process, for a limited time. Ctrl-C ends the search, with
+the smallest program by then. The output is a test: its RUN line repeats the failure.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from axla.tools.trial import Outcome, Question, Trials, text_of
 from axla.tools.trial_options import add_trial, question_of, run_line, trials_of
 
 Predicate = Callable[[Module], bool]
-"""Whether a module still fails. It may not change the module."""
+"""Returns whether a module still fails. It must not change the module."""
 
 ROUNDS = 20
 
@@ -40,7 +40,7 @@ ROUNDS = 20
 class Reducer:
     """Makes a module smaller while a predicate holds. `best` is always the smallest module so far.
 
-    `seconds` is the total time; `show(reducer)` is called after every attempt.
+    `seconds` limits the total time; `show(reducer)` is called after every attempt.
     """
 
     def __init__(
@@ -52,13 +52,15 @@ class Reducer:
         self.tries = self.taken = 0
         self.way = ""
         self.ended = ""
-        """Why it stopped early: "interrupted", "out of time", or nothing."""
+        """The reason why it stopped early: "interrupted", "out of time", or "" for none."""
         self._predicate, self._show = predicate, show
         self._stop_at = float("inf") if seconds is None else time.monotonic() + seconds
         self._tried: set[bytes] = set()
 
     def run(self) -> Module:
-        """The smallest module found. InvalidArgument where the predicate does not hold for the original."""
+        """Returns the smallest module found. Raises InvalidArgument if the predicate does not hold for the
+        original.
+        """
         verify(self.best)
         if not self._predicate(self.best):
             raise InvalidArgument(f"reduce: module {self.best.name} does not fail as it is")
@@ -88,7 +90,7 @@ class Reducer:
             self._all(way)
 
     def _all(self, way: shrink.Way) -> None:
-        """Takes candidates of a way until none is taken."""
+        """Accepts candidates of one kind of change until none is left."""
         self.way = way.__name__
         while any(self._take(candidate) for candidate in way(self.best)):
             pass
@@ -112,7 +114,7 @@ class Reducer:
             size = min(size // 2, len(names)) if size > 1 else 0
 
     def _take(self, candidate: Module) -> bool:
-        """Accepts a candidate that is valid, smaller and still fails."""
+        """Accepts a candidate if it is valid, smaller, and still fails; returns whether it is accepted."""
         if time.monotonic() > self._stop_at:
             raise TimeoutError
         try:
@@ -141,14 +143,14 @@ def reduce(
     show: Callable[[Reducer], object] = lambda _: None,
 ) -> Module:  # fmt: skip
     """The smallest module found within `seconds` for which `predicate(module)` holds; `module` is not
-    changed. Every candidate is verified before it is passed to the predicate. InvalidArgument where the
+    changed. Every candidate is verified before it is passed to the predicate. Raises InvalidArgument if the
     predicate does not hold for `module`.
     """
     return Reducer(module, predicate, seconds=seconds, show=show).run()
 
 
 def fails_like(trials: Trials, question: Question, first: Outcome, *, any_failure: bool = False) -> Predicate:
-    """The predicate that a run fails like `first`, or, with `any_failure`, in any way."""
+    """A predicate: whether a run fails like `first`, or, with `any_failure`, in any way."""
 
     def fails(module: Module) -> bool:
         found = trials.ask(module, question)
@@ -158,7 +160,9 @@ def fails_like(trials: Trials, question: Question, first: Outcome, *, any_failur
 
 
 def script_succeeds(command: Sequence[str], seconds: float) -> Predicate:
-    """The predicate that a command, given the file of the program, exits with status 0 within `seconds`."""
+    """A predicate: whether a command that gets the file of the program exits with status 0 within
+    `seconds`.
+    """
 
     def succeeds(module: Module) -> bool:
         with tempfile.TemporaryDirectory(prefix="axla-reduce-") as folder:
@@ -182,7 +186,7 @@ def test_text(module: Module, run: str, found: str) -> str:
 
 
 def instruction_count(module: Module) -> int:
-    """The instructions of all computations of a module."""
+    """The number of instructions in all computations of a module."""
     return sum(len(c.instructions) for c in module.computations)
 
 
@@ -253,7 +257,7 @@ def _words(command: str) -> list[str]:
 
 
 def _shown(start: float) -> Callable[[Reducer], None]:
-    """A function that shows the progress on a terminal."""
+    """Returns a function that shows the progress on a terminal."""
 
     def show(reducer: Reducer) -> None:
         if sys.stderr.isatty():

@@ -1,11 +1,11 @@
 """axla run: runs a program and prints its results.
 
-Parameters are taken from .npy files, one --input per array in the order of the parameters (tuples taken
-apart, those of --constant left out), or from an .npz file, by their names or numbers; without them they are
-random, and what the entry reads from its infeed always is. A text whose constants are left out, {...}, runs
-with --fill-elided only. With --reference the program runs there too, and the first output that differs is an
-error, which --compare-every-instruction follows to the first value inside of the program. A program for
-several replicas runs on as many devices, with random inputs of their own.
+Parameters are read from .npy files, with one --input per array in the order of the parameters (tuples are
+taken apart, those of --constant left out), or from an .npz file, by their names or numbers. Without files
+they are random; what the entry reads from its infeed always is. A text with elided constants, {...}, runs
+only with --fill-elided. With --reference the program runs on that backend, too, and the first output that
+differs is an error; --compare-every-instruction follows the error to the first value inside the program that
+differs. A program for several replicas runs on as many devices, each with random inputs of its own.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ def _check(options: argparse.Namespace) -> None:
 
 
 def inputs_of(module: Module, kind: str, options: argparse.Namespace) -> list[np.ndarray]:
-    """The inputs that the options give, or random ones of a kind."""
+    """The inputs that the options name, or random ones of a kind."""
     if options.input and options.inputs:
         raise InvalidArgument("--input and --inputs: wanted one of them")
     if options.input:
@@ -133,7 +133,9 @@ def _compare(
     module: Module, rows: dict[str, list[np.ndarray]], inputs: list[np.ndarray], kind: str, head: str,
     options: argparse.Namespace,
 ) -> None:  # fmt: skip
-    """Raises Mismatch for the first output that differs, or for the first instruction if requested."""
+    """Raises Mismatch for the first output that differs, or, with --compare-every-instruction, for the first
+    instruction.
+    """
     tolerance = tolerance_of(options)
     if options.compare_every_instruction:
         from axla.tools.intermediates import first_difference
@@ -153,8 +155,8 @@ def _compare(
 def _rows(
     module: Module, inputs: list[Any], kind: str, options: argparse.Namespace, backend: str = ""
 ) -> dict[str, list[np.ndarray]]:  # fmt: skip
-    """The results; those of several devices by their names, those of one of several processes for its
-    devices.
+    """Runs a program; returns the results by the name of their device ("" if all devices share one set). One
+    of several processes gets the results of its own devices.
     """
     if not _on_several_devices(module, options):
         if options.repeat > 1 and not backend:
@@ -192,7 +194,7 @@ def _on_several_devices(module: Module, options: argparse.Namespace) -> bool:
 
 
 def _measure(module: Module, rows: list[list[Any]], options: argparse.Namespace) -> None:
-    """Prints the time of runs."""
+    """Runs a program `--repeat` times, and prints the times."""
     program = compile(module, backend=options.backend, replicas=options.replicas)
     seconds: list[float] = []
     for _ in range(options.repeat):
@@ -216,7 +218,7 @@ def _shown(seconds: float) -> str:
 
 
 def load_inputs(module: Module, paths: list[str]) -> list[np.ndarray]:
-    """The arrays of the files, checked against the parameters."""
+    """Reads the arrays in the files, in the order of the parameters, and checks them against these."""
     leaves = parameter_leaves(module)
     if len(paths) != len(leaves):
         listed = ", ".join(f"{name} {show(shape)}" for name, shape in leaves) or "none"
@@ -225,5 +227,5 @@ def load_inputs(module: Module, paths: list[str]) -> list[np.ndarray]:
 
 
 def load_input(path: str, shape: Shape, name: str) -> np.ndarray:
-    """The array in an .npy file, converted for the parameter leaf `name`."""
+    """Reads the array in an .npy file, converted for the parameter leaf `name`."""
     return as_parameter(read_array(path), shape, f"--input {path}", name)

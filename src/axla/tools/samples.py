@@ -1,4 +1,4 @@
-"""Every declared op at every element type that it takes: modules of one op, with inputs.
+"""Modules of one op, with inputs: every declared op at every element type that it takes.
 
 The samples in an op's declaration are converted to other element types.
 """
@@ -26,18 +26,18 @@ from axla.ir.structure import Constant, Parameter
 from axla.ir.verify import verify
 
 UNTYPED = {"after-all", "partition-id", "replica-id", "rng-get-and-update-state"}
-"""Ops without an element type to choose."""
+"""Ops without an element type that can be chosen."""
 
 ENDS = {
     "all-gather-start": ("all-gather-done",), "all-reduce-start": ("all-reduce-done",),
     "async-start": ("async-update", "async-done"), "copy-start": ("copy-done",),
     "collective-permute-start": ("collective-permute-done",),
 }  # fmt: skip
-"""The ops that must follow those that begin something."""
+"""The ops that must follow those that start something."""
 STARTS = {end: start for start, ends in ENDS.items() for end in ends}
 
 EXCHANGE = {"send", "send-done", "recv", "recv-done"}
-"""Ops that need each other."""
+"""Ops that can only be used together."""
 
 NOTHING_TO_COMPARE = {"rng", "rng-get-and-update-state"}
 VALUES = {"dynamic-reshape": {1: 3, 2: 2}, "set-dimension-size": {1: 2}}
@@ -45,7 +45,7 @@ VALUES = {"dynamic-reshape": {1: 3, 2: 2}, "set-dimension-size": {1: 2}}
 
 @cache
 def modules_of(opcode: str, dtype: DType) -> list[tuple[Module, list[np.ndarray]]]:
-    """Modules of one op at an element type, with inputs; none when the op does not take the type."""
+    """Modules of one op at an element type, each with its inputs; none if the op does not take the type."""
     if opcode in EXCHANGE:
         return [(module := exchange(dtype), sample_inputs(opcode, module))]
     found = []
@@ -63,7 +63,7 @@ def modules_of(opcode: str, dtype: DType) -> list[tuple[Module, list[np.ndarray]
 
 
 def main_type(op: Op, shapes: Sequence[AnyShape]) -> DType:
-    """The element type that a sample is mainly about."""
+    """The main element type of a sample: the one that is replaced by others."""
     own = getattr(op, "shape", None)
     if op.opcode == "rng-bit-generator" and isinstance(own, TupleShape):
         own, shapes = own.elements[1], ()
@@ -73,8 +73,8 @@ def main_type(op: Op, shapes: Sequence[AnyShape]) -> DType:
 
 
 def _companions(main: DType, to: DType) -> dict[DType, DType]:
-    """The element types that must change with the main one: the real type of a complex type, and the
-    reverse.
+    """The replacements of element types if `main` becomes `to`. The real type of a complex type changes with
+    it, and the reverse.
     """
     if main in (F32, F64) and to in (F32, F64):
         return {main: to, (C64 if main is F32 else C128): C64 if to is F32 else C128}
@@ -84,14 +84,14 @@ def _companions(main: DType, to: DType) -> dict[DType, DType]:
 
 
 def retyped(shape: AnyShape, change: dict[DType, DType]) -> AnyShape:
-    """The shape with other element types."""
+    """The shape with element types replaced as in `change`."""
     if isinstance(shape, TupleShape):
         return TupleShape([retyped(e, change) for e in shape.elements])
     return shape.with_dtype(change.get(shape.dtype, shape.dtype)) if isinstance(shape, Shape) else shape
 
 
 def sample_module(op: Op, shapes: Sequence[AnyShape], change: dict[DType, DType]) -> Module:
-    """A module whose entry applies the op to its parameters, at other element types."""
+    """A module whose entry applies the op to its parameters, with element types replaced as in `change`."""
     module = Module("sample")
     copies: dict[Computation, Computation] = {}
 
@@ -126,7 +126,7 @@ def sample_module(op: Op, shapes: Sequence[AnyShape], change: dict[DType, DType]
 
 
 def exchange(dtype: DType) -> Module:
-    """A program that receives the data that it sends."""
+    """A module that receives the data that it sends."""
     module = Module("sample")
     entry = module.add_computation("main", entry=True)
     data = entry.add(Parameter(Shape(dtype, (3,)), 0))
@@ -177,7 +177,7 @@ def sample_target() -> Iterator[None]:
 
 
 def sample_inputs(opcode: str, module: Module) -> list[np.ndarray]:
-    """Small numbers that are distinct in every element type."""
+    """Inputs for a module: small random numbers that every element type can represent."""
     rng = np.random.default_rng(0)
     fixed = VALUES.get(opcode, {})
     arrays = []

@@ -5,9 +5,9 @@
     axla serve --listen 0.0.0.0:8470 --certificate certificate.pem --key key.pem --token-file tokens
 
 A client is `axla.connect("unix:PATH")` or `axla.connect("HOST:PORT")`; with AXLA_SERVICE=unix:PATH in the
-environment also `--backend remote` of the other commands. --listen takes axla[service], grpcio.
-SIGTERM and Ctrl-C let requests that go on end, and then the server; a second one ends it at once.
-docs/service.md has the limits, the log, the counters, and what happens when something breaks.
+environment also `--backend remote` of the other commands. --listen needs grpcio, which axla[service]
+installs. At SIGTERM or Ctrl-C, the server ends after the requests that are running; a second signal ends it
+at once. docs/service.md has the limits, the log, the counters, and what happens when something breaks.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def number(text: str) -> float:
-    """A size such as 500M or 4G."""
+    """Parses a size such as 500M or 4G."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)([KMGT]?)", text.upper())
     if match is None:
         raise argparse.ArgumentTypeError(f"{text!r}, wanted a number, as 60, 500M or 4G")
@@ -57,7 +57,7 @@ def number(text: str) -> float:
 
 
 def text(value: float) -> str:
-    """A size in the form that the option takes: 4G."""
+    """A size in the form that the option takes, such as 4G."""
     unit = next((unit for unit, size in reversed(_UNITS.items()) if value and value % size == 0), "")
     return f"{value / _UNITS[unit]:g}{unit}"
 
@@ -68,7 +68,7 @@ def execute(options: argparse.Namespace) -> int:
     from axla.service.supervisor import Settings, Supervisor
 
     if not (options.socket or options.listen) or bool(options.certificate) != bool(options.key):
-        what = "--socket PATH or --listen HOST:PORT says where; --certificate and --key go together"
+        what = "wanted --socket PATH or --listen HOST:PORT, and --certificate only with --key"
         raise InvalidArgument(f"axla serve: {what}")
     names = [name.replace("-", "_") for name in _LIMITS]
     limits = ClientLimits(**{name: getattr(options, name) for name in names})

@@ -1,6 +1,6 @@
-"""The ways in which `reduce` makes a module smaller: each yields candidates, which are changed copies.
+"""The changes by which `reduce` makes a module smaller: each yields candidates, which are changed copies.
 
-A candidate need not be valid: `reduce` verifies it, and tries it if it is smaller.
+A candidate may be invalid: `reduce` verifies it, and tries it if it is smaller.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from axla.ir.traverse import computations_callees_first, post_order
 from axla.passes.simplify.dce import dce
 
 Way = Callable[[Module], Iterator[Module]]
-"""Candidates for a module; the iteration begins again after one that is taken."""
+"""Yields candidates for a module; the iteration starts again after one that is accepted."""
 
 SIMPLIFIERS = (
     "call-inliner", "map-inliner", "tuple-simplifier", "while-loop-simplifier", "conditional-simplifier",
@@ -33,15 +33,15 @@ SIMPLIFIERS = (
 
 
 def size_of(module: Module) -> tuple[int, int, int, int]:
-    """The size to be minimised: the number of instructions, where those that compute count more; then
-    elements; then the integers in scalar constants; then text.
+    """The size to be minimised: the number of instructions, where those that compute count more; then the
+    number of elements; then the sum of the integers in scalar constants; then the length of the text.
     """
     weight = elements = numbers = 0
     for computation in module.computations:
         for inst in computation.instructions:
             if not isinstance(inst.op, Parameter):
                 weight += 2 if isinstance(inst.op, Constant) or inst.op.structural else 3
-            elif inst.users or inst is computation.root:  # one that nothing uses may go later
+            elif inst.users or inst is computation.root:  # an unused parameter can be removed later
                 weight += 2
             elements += sum(leaf.size for leaf in inst.shape.arrays())
             if isinstance(inst.op, Constant) and not inst.op.literal.array.ndim and inst.shape.is_array:
@@ -50,14 +50,14 @@ def size_of(module: Module) -> tuple[int, int, int, int]:
 
 
 def copy_of(module: Module) -> tuple[Module, dict[str, Instruction]]:
-    """A copy, and its instructions by name."""
+    """A copy of a module, and the copy's instructions by name."""
     copy = clone_module(module)
     copy.file = ""
     return copy, {inst.name: inst for c in copy.computations for inst in c.instructions}
 
 
 def swept(module: Module) -> Module:
-    """The module without dead code and without parts of the header that no longer fit its entry."""
+    """Removes dead code, and parts of the header that no longer fit the entry; returns the module."""
     dce(module)
     if module.config.entry_layout is not None and module.config.entry_layout != module.entry.program_shape:
         module.set_config(entry_layout=None)
@@ -68,7 +68,7 @@ def swept(module: Module) -> Module:
 
 
 def plain(module: Module) -> Iterator[Module]:
-    """Removes attributes that no value depends on: all of them, then each kind."""
+    """Removes attributes that do not affect values: all of them, then each kind."""
     fields = [f.name for f in dataclasses.fields(Extra)]
     for names in (fields, *([name] for name in fields)):
         copy, _ = copy_of(module)
@@ -97,7 +97,7 @@ def plain(module: Module) -> Iterator[Module]:
 
 
 def roots(module: Module) -> Iterator[Module]:
-    """Makes an earlier value the result: early ones first, sixteen of a long program."""
+    """Makes an earlier value the result: early values first, about sixteen of a long program."""
     order = [i for i in post_order(module.entry) if not i.op.structural and i is not module.entry.root]
     step = max(1, len(order) // 16)
     for inst in order[::step]:
@@ -109,7 +109,7 @@ def roots(module: Module) -> Iterator[Module]:
 
 
 def outputs(module: Module) -> Iterator[Module]:
-    """Keeps only some of the results: halves, quarters..., single ones."""
+    """Drops results: halves, quarters..., single ones; a single result loses its tuple."""
     root = module.entry.root
     if not isinstance(root.op, Tuple):
         return
@@ -150,7 +150,9 @@ def chunks(items: Sequence[Any]) -> Iterator[Sequence[Any]]:
 def cut(
     module: Module, names: Sequence[str], stand_in: Callable[[Instruction], Instruction | None]
 ) -> Module:
-    """A copy in which these instructions are replaced by stand-ins, where there are any."""
+    """A copy in which these instructions are replaced by stand-ins, if there are any, and unused ones
+    removed.
+    """
     copy, named = copy_of(module)
     for name in names:
         inst = named[name]
@@ -164,7 +166,7 @@ def cut(
 
 
 def drop(inst: Instruction) -> None:
-    """Removes an unused instruction, with the control edges to it."""
+    """Removes an unused instruction, also from the control predecessors of others."""
     for other in inst.computation.instructions:
         before = other.extra.control_predecessors
         if inst in before:
@@ -175,7 +177,7 @@ def drop(inst: Instruction) -> None:
 
 
 def parameter(inst: Instruction) -> Instruction | None:
-    """A new parameter of the entry."""
+    """A stand-in: a new parameter of the entry; None in other computations."""
     home = inst.computation
     if home is not home.module.entry or not all(leaf.is_array for leaf in inst.shape.leaves()):
         return None
@@ -183,7 +185,9 @@ def parameter(inst: Instruction) -> Instruction | None:
 
 
 def operand(inst: Instruction) -> Instruction | None:
-    """A value of the same shape among its operands, or else the first such value in its computation."""
+    """A stand-in: a value of the same shape among the operands and their operands, or else the first such
+    value in the computation; None if there is none.
+    """
     shape, seen, work = inst.shape.logical, {inst}, [inst]
     while work:
         for below in work.pop(0).operands:
@@ -201,7 +205,7 @@ def operand(inst: Instruction) -> Instruction | None:
 
 
 def constant(inst: Instruction) -> Instruction | None:
-    """A constant of ones."""
+    """A stand-in: a constant of ones; None if the shape cannot be a constant."""
     if not isinstance(inst.shape, Shape) or inst.shape.is_dynamic:
         return None
     scalar = inst.computation.add(Constant.of(np.ones((), inst.shape.dtype.numpy), inst.shape.dtype))
@@ -214,7 +218,7 @@ STAND_INS = (parameter, operand, constant)
 
 
 def cuttable(module: Module, stand_in: Callable[[Instruction], Instruction | None]) -> list[str]:
-    """Names of replaceable instructions, callers first, and users before their operands."""
+    """The names of the instructions that can be replaced: callers first, and users before their operands."""
     found: list[str] = []
     for computation in reversed(computations_callees_first(module)):
         if stand_in is not parameter or computation is module.entry:
@@ -231,7 +235,7 @@ def cuttable(module: Module, stand_in: Callable[[Instruction], Instruction | Non
 
 
 def inlined(module: Module) -> Iterator[Module]:
-    """Inlines one call, fusion, branch or, for one iteration, loop."""
+    """Inlines one call, fusion or branch, or one iteration of a loop."""
     for computation in module.computations:
         for inst in computation.instructions:
             for number in range(_bodies(inst)):
@@ -254,7 +258,7 @@ def _bodies(inst: Instruction) -> int:
 
 
 def simplified(module: Module) -> Iterator[Module]:
-    """Applies one of the compiler's own passes, if it terminates."""
+    """Applies one of the compiler's own passes, unless the pass fails."""
     from axla.passes import driver
     from axla.passes.pipelines import PASSES
 
@@ -263,14 +267,14 @@ def simplified(module: Module) -> Iterator[Module]:
         version = copy.version
         try:
             driver.run(copy, (PASSES[name],), name="reduce")
-        except Exception:  # it may be what is wrong
+        except Exception:  # this pass may be the one that is wrong
             continue
         if copy.version != version:
             yield copy
 
 
 def parameters(module: Module) -> Iterator[Module]:
-    """Removes unused parameters: all, then each."""
+    """Removes unused parameters: all of them, then each."""
     unused = [p.name for p in module.entry.parameters if not p.users and p is not module.entry.root]
     for names in dict.fromkeys((tuple(unused), *((name,) for name in unused))):
         if not names:
@@ -290,7 +294,7 @@ def parameters(module: Module) -> Iterator[Module]:
 
 
 def renumbered(computation: Computation) -> list[int]:
-    """The numbers of parameters, which get new ones where some are gone."""
+    """Numbers the parameters of a computation from 0; returns the numbers that they had before."""
     before: list[int] = []
     for number, inst in enumerate(computation.parameters):
         assert isinstance(inst.op, Parameter)
@@ -300,7 +304,9 @@ def renumbered(computation: Computation) -> list[int]:
 
 
 def carries(module: Module) -> Iterator[Module]:
-    """Removes an element that a loop carries: inside, ones replace it; after the loop, the initial value."""
+    """Removes an element that a loop carries. Inside the loop ones replace it, after the loop its initial
+    value does.
+    """
     for computation in module.computations:
         for inst in computation.instructions:
             if isinstance(inst.op, While) and isinstance(inst.shape, TupleShape):
@@ -348,7 +354,7 @@ def _element(value: Instruction, index: int) -> Instruction:
 
 
 def _less(value: Instruction, index: int) -> Instruction:
-    """A tuple without one of its elements."""
+    """A tuple without the element at this index."""
     kept = [_element(value, k) for k in range(len(value.shape.elements)) if k != index]
     return value.computation.add(Tuple(), kept)
 
@@ -357,7 +363,7 @@ def _less(value: Instruction, index: int) -> Instruction:
 
 
 def constants(module: Module) -> Iterator[Module]:
-    """Simplifies a constant; this includes fewer trips of loops."""
+    """Simplifies a constant; the smaller trip count of a loop is such a change, too."""
     for computation in module.computations:
         for inst in computation.instructions:
             if isinstance(inst.op, Constant) and isinstance(inst.shape, Shape) and inst.shape.size:
@@ -384,7 +390,7 @@ def _simpler(array: np.ndarray, shape: Shape) -> Iterator[np.ndarray]:
 
 
 def sizes(module: Module) -> Iterator[Module]:
-    """Reduces dimensions: all sizes at once, then each size, alone and with its multiples."""
+    """Reduces the sizes of dimensions: all sizes at once, then each size, alone and with its multiples."""
     weight: dict[int, int] = {}
     for computation in module.computations:
         for inst in computation.instructions:
@@ -408,13 +414,13 @@ def sizes(module: Module) -> Iterator[Module]:
 
 
 def resized(module: Module, new: dict[int, int]) -> Module | None:
-    """A copy with other sizes; None where an op does not take them."""
+    """A copy with the sizes replaced as in `new`; None if an op does not take them."""
     made = Module(module.name, dataclasses.replace(module.config, entry_layout=None))
     copies: dict[Computation, Computation] = {}
     try:
         for computation in computations_callees_first(module):
             copies[computation] = _resized(computation, made, copies, new)
-    except Exception:  # ops check their operands by many kinds of errors
+    except Exception:  # ops raise many kinds of errors for wrong operands
         return None
     made.set_entry(copies[module.entry])
     return made
@@ -450,7 +456,7 @@ def _shape(shape: AnyShape, new: dict[int, int]) -> AnyShape:
 
 
 def _fitted(op: Any, operands: Sequence[AnyShape], wanted: AnyShape, new: dict[int, int]) -> Any:
-    """An op adapted to the new sizes."""
+    """Adapts the attributes of an op to the new sizes."""
     changes: dict[str, Any] = {}
     if op.holds_shape:
         changes["shape"] = wanted
@@ -472,7 +478,7 @@ def _fitted(op: Any, operands: Sequence[AnyShape], wanted: AnyShape, new: dict[i
 
 
 def _ranges(ranges: SliceDims, given: Sequence[int], wanted: Sequence[int]) -> SliceDims:
-    """Ranges with the new sizes, within the available ones."""
+    """Slice ranges with the new sizes, moved to fit into the sizes of the operand."""
     starts: list[int] = []
     limits: list[int] = []
     for start, stride, size, n in zip(ranges.starts, ranges.strides, wanted, given, strict=True):

@@ -25,7 +25,7 @@ from axla.tools.arrays import UNREADABLE
 if TYPE_CHECKING:
     from axla.target.machine import CpuTarget
 
-_HLO = re.compile(r"(?!.*\brows)\w+\[|\(")  # a shape, but for one with sizes that `axla compile --rows` gives
+_HLO = re.compile(r"(?!.*\brows)\w+\[|\(")  # a shape, unless its sizes are those of `axla compile --rows`
 
 
 def add_file(parser: argparse.ArgumentParser, **options: object) -> None:
@@ -35,7 +35,7 @@ def add_file(parser: argparse.ArgumentParser, **options: object) -> None:
 
 
 def add_sizes(parser: argparse.ArgumentParser) -> None:
-    """The options for StableHLO with sizes `?`."""
+    """Adds the options for StableHLO with sizes `?`."""
     parser.add_argument(
         "--arg-types", metavar="TYPES", type=_types,
         help="types of the arguments, for StableHLO with sizes `?`: f32[2,3],s32[] or tensor<2x3xf32>; "
@@ -48,14 +48,14 @@ def add_sizes(parser: argparse.ArgumentParser) -> None:
 
 
 def sizes_of(options: argparse.Namespace) -> dict[str, Any]:
-    """The sizes given by the options, as `axla.parse` takes them."""
+    """The sizes in the options, as `axla.parse` takes them."""
     return {"arg_types": options.arg_types, "dim_args": options.dim_args}
 
 
 def _types(text: str) -> list[AnyShape | str | None]:
-    """The types in a list: shapes in HLO's notation, other types as text, None for `_`."""
+    """Parses a list of types: shapes in HLO's notation, other types as text, None for `_`."""
     items, depth = [""], 0
-    for part in re.split(r"(<(?!=)|[][>(){},])", text):  # but for f32[<=4]
+    for part in re.split(r"(<(?!=)|[][>(){},])", text):  # the `<` of f32[<=4] is not a bracket
         depth += (part in set("[<({")) - (part in set("]>)}"))
         if part == "," and depth == 0:
             items.append("")
@@ -69,7 +69,7 @@ def _types(text: str) -> list[AnyShape | str | None]:
 
 
 def integers(text: str) -> list[int]:
-    """The numbers in `1,2,3`; otherwise an argparse error."""
+    """Parses numbers such as `1,2,3`; raises an argparse error for other text."""
     if not re.fullmatch(r"-?\d+(,-?\d+)*", text):
         raise argparse.ArgumentTypeError(f"wanted integers with commas between them, found {text!r}")
     return [int(item) for item in text.split(",")]
@@ -85,7 +85,7 @@ def add_constants(parser: argparse.ArgumentParser) -> None:
 
 
 def constants_of(options: argparse.Namespace) -> list[tuple[int | str, np.ndarray]]:
-    """The parameters that the options replace by constants, and their arrays."""
+    """Reads the arrays of --constant; each has the name or number of a parameter."""
     found: list[tuple[int | str, np.ndarray]] = []
     for text in options.constant:
         name, equals, path = text.rpartition("=")
@@ -103,7 +103,7 @@ def constants_of(options: argparse.Namespace) -> list[tuple[int | str, np.ndarra
         for key, array in arrays.items():
             if not isinstance(array, np.ndarray):
                 raise InvalidArgument(f"--constant {text}: wanted one array (.npy), found an archive")
-            array.flags.writeable = False  # nobody else has it
+            array.flags.writeable = False  # no other code has the array
             found.append((int(key) if key.isdecimal() else key, array))
     return found
 
@@ -124,7 +124,7 @@ def _backend(name: str) -> str:
 
 
 def feed(module: Module) -> None:
-    """Fills an empty infeed with random values for the entry of a module."""
+    """Fills an empty infeed queue with random values for the entry of a module."""
     queue = feeds().infeed
     if queue:
         return
@@ -141,14 +141,14 @@ def add_replicas(parser: argparse.ArgumentParser) -> None:
 
 
 def read_module(options: argparse.Namespace) -> Module:
-    """The verified module in the file, with the given sizes."""
+    """Reads and verifies the module in the file, with the sizes and constants in the options."""
     from axla.ir.verify import verify
 
     file = options.file
     elided = "fill" if getattr(options, "fill_elided", False) else "keep"
     source = sys.stdin.buffer.read() if file == "-" else Path(file)
     module = parse(source, elided=elided, **sizes_of(options))
-    _ = module.entry  # sizes that are not given are said here
+    _ = module.entry  # raises an error if sizes are missing
     verify(module)
     constants = constants_of(options) if getattr(options, "constant", None) else []
     return with_constants(module, constants) if constants else module
@@ -165,7 +165,7 @@ def add_target(parser: argparse.ArgumentParser) -> None:
 
 
 def target_of(name: str | None) -> CpuTarget:
-    """The target named by --target-cpu."""
+    """The target that --target-cpu names."""
     from axla.aot.machines import NATIVE, machine
 
     return machine(name or NATIVE)

@@ -1,8 +1,9 @@
-"""axla stats: what a program is made of: instructions, cost, and the memory of a run over time.
+"""axla stats: shows what a program is made of: instructions, cost, and the memory of a run over time.
 
 The cost has XLA's keys (`flops`, `transcendentals`, `bytes accessed`). Memory is that of the compiled
 program: parameters, results, constants, and the workspace as it fills and empties from step to step. With -o
-picture.svg the picture is written as a file. Of what the CPU backend refuses, memory is not known.
+picture.svg the picture is written to a file. The memory of a program that the CPU backend refuses is not
+known.
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ HEIGHT, WIDTH = 10, 72  # of a picture of characters
 
 @dataclass(frozen=True, slots=True)
 class MemoryUse:
-    """The memory of a program: bytes used for the whole run, and workspace bytes in use at each step, with
-    the step's name.
+    """The memory of a program: bytes used for the whole run, and for each step its name and the workspace
+    bytes in use.
     """
 
     parameters: int
@@ -55,7 +56,7 @@ def cost_analysis(module: Module) -> dict[str, float]:
 
 
 def memory_of(module: Module, target_name: str | None = None) -> MemoryUse:
-    """The memory of the program for a module, which is not changed."""
+    """The memory of the compiled program for a module, which is not changed."""
     from axla.ir.clone import clone_module
     from axla.lowering.pipeline import optimize, program_of
     from axla.program.memory import AllocationKind
@@ -76,7 +77,7 @@ def memory_of(module: Module, target_name: str | None = None) -> MemoryUse:
 
 
 def picture(memory: MemoryUse) -> str:
-    """The workspace in use over the steps, as characters."""
+    """A picture of the workspace in use over the steps, in characters."""
     values = [size for _, size in memory.steps]
     most = max(values, default=0)
     if not most:
@@ -99,7 +100,7 @@ def _block(share: float) -> str:
 
 
 def svg(memory: MemoryUse, title: str) -> str:
-    """The same as an SVG picture; tooltips name the steps."""
+    """A picture of the workspace in use over the steps, as SVG; tooltips name the steps."""
     width, height = 960.0, 320.0
     most, count = max([size for _, size in memory.steps] + [1]), max(1, len(memory.steps))
     bars = "".join(

@@ -1,4 +1,4 @@
-"""axla targets: the machines that `axla compile` knows.
+"""axla targets: lists the machines that `axla compile` compiles for.
 
 axla targets                 a table: alias, triple, CPU, features, what is particular
 axla targets cortex-m4f      all about one; a triple of LLVM's stands for its alias
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 
 _OTHERS = (
-    "native is this machine. Any other triple that LLVM knows goes, too, as that of a plain CPU:",
-    "axla targets s390x-linux-gnu says what is known of it, or why programs cannot be had.",
+    "native is this machine. Any other triple that LLVM knows can be used, too, for a plain CPU:",
+    "axla targets s390x-linux-gnu shows what is known of it, or why it cannot be used.",
 )
 _FORMATS = {"elf": "ELF", "coff": "COFF", "macho": "Mach-O", "wasm": "WebAssembly"}
 
@@ -32,7 +32,7 @@ def execute(options: argparse.Namespace) -> int:
 
 
 def table() -> str:
-    """All targets, one a line."""
+    """A table of all targets, one a line."""
     from axla.target.names import TARGETS
 
     rows = [("ALIAS", "TRIPLE", "CPU", "FEATURES", "PARTICULAR")]
@@ -46,7 +46,7 @@ def table() -> str:
 
 
 def particular(target: CpuTarget) -> list[str]:
-    """Peculiarities of a machine that programs for it must allow for."""
+    """The peculiarities of a machine that programs for it must allow for."""
     form = target.form
     found = [] if form.format == "elf" else [_FORMATS[form.format]]
     if form.pointer_bytes == 4:
@@ -67,7 +67,7 @@ def particular(target: CpuTarget) -> list[str]:
 
 
 def detail(name: str) -> str:
-    """The description of one target."""
+    """The description of a target."""
     from axla.aot.machines import machine
 
     found = machine(name)

@@ -1,4 +1,4 @@
-"""Runs a program, whatever happens: `Trials.ask(module, question)` returns an `Outcome`.
+"""Runs a program, whatever happens in the run: `Trials.ask(module, question)` returns an `Outcome`.
 
     with Trials(seconds=30) as trials:
         outcome = trials.ask(module, Question(backend="cpu", seed=3))
@@ -45,18 +45,18 @@ from axla.passes.steps import Pass
 from axla.tools.apart import Apart, Ended, stage
 
 FAILURES = ("differs", "crash", "hang", "error", "slow")
-"""Kinds of outcomes that are faults."""
+"""The kinds of outcomes that are faults."""
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A run, and when it counts as wrong.
+    """A run of a program, and the conditions under which it counts as wrong.
 
-    Inputs are random, of each of the `kinds`, unless `inputs` has arrays for parameters by name; arrays are
-    cut where a parameter is smaller. `reference`: None to run without comparison. `before`: texts of programs
-    that the process compiles first; `caching`: leaves the caches on. `limit`: the number of pass runs, the
-    last with `fuel` firings; after them only required passes run. `slower_than`: seconds for a run. `repeat`:
-    number of runs whose results must have equal bits.
+    Inputs are random, of each of the `kinds`, unless `inputs` has an array for a parameter, by its name; the
+    array is cut if the parameter is smaller. If `reference` is None, results are not compared. `before` has
+    texts of programs that the process compiles first; `caching` leaves the caches on. `limit` is the number
+    of pass runs, of which the last has `fuel` firings; after them only required passes run. `slower_than` is
+    the number of seconds that a run may take, `repeat` the number of runs whose results must have equal bits.
     """
 
     backend: str = "cpu"
@@ -76,14 +76,15 @@ class Question:
     deadline: float = 30.0
 
     def but(self, **changes: Any) -> Question:
-        """The same question with fields changed."""
+        """A copy of the question with some fields changed."""
         return replace(self, **changes)
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The result of a run. `reason` identifies the fault, without details of the program; `text` is for
-    reading. `stage` is where it ended, `frames` are the active functions in a crash or hang, innermost first.
+    """The result of a run. `reason` identifies the fault, without details of the program; `text` describes it
+    for readers. `stage` is the stage in which it ended, `frames` are the active functions in a crash or hang,
+    innermost first.
     """
 
     kind: str
@@ -99,7 +100,7 @@ class Outcome:
         return self.kind in FAILURES
 
     def is_like(self, other: Outcome) -> bool:
-        """Whether it is the same fault, as far as can be told."""
+        """Whether another outcome is probably the same fault."""
         return self.kind == other.kind and self.reason == other.reason
 
     def __str__(self) -> str:
@@ -107,13 +108,13 @@ class Outcome:
 
 
 class Trials(Apart):
-    """A child process that answers questions about modules."""
+    """A child process that runs modules, each for a question."""
 
     def __enter__(self) -> Trials:
         return self
 
     def ask(self, module: Module | str, question: Question) -> Outcome:
-        """The outcome of running a module."""
+        """Runs a module in the child process; returns the outcome."""
         text = module if isinstance(module, str) else text_of(module)
         try:
             return self.call(answer, text, question)
@@ -122,7 +123,7 @@ class Trials(Apart):
 
 
 def ended(error: Ended) -> Outcome:
-    """The outcome for a child that did not answer."""
+    """The outcome for a child process that did not answer."""
     kind = "hang" if error.how == "hang" else "crash"
     where = next((f for f in error.frames if not f.startswith(("apart", "trial", "threading"))), "")
     reason = f"{error.how} {error.stage} {'' if kind == 'hang' else where}"
@@ -131,12 +132,12 @@ def ended(error: Ended) -> Outcome:
 
 
 def text_of(module: Module) -> str:
-    """HLO text with all values of constants."""
+    """The HLO text of a module, with all values of constants."""
     return module.to_string(print_large_constants=True)
 
 
 def answer(text: str, question: Question) -> Outcome:
-    """The outcome of running a module given as text, in this process."""
+    """Runs a module, given as text, in this process; returns the outcome."""
     changes = dict(question.flags)
     if not question.caching:
         changes.setdefault("cache_dir", "")
@@ -154,7 +155,7 @@ def answer(text: str, question: Question) -> Outcome:
 
 @contextlib.contextmanager
 def threads(count: int | None) -> Iterator[None]:
-    """Sets the number of threads of parallel loops within the block; None leaves it."""
+    """Sets the number of threads of parallel loops inside a `with` block; None does not change it."""
     if count is None:
         yield
         return
@@ -202,9 +203,7 @@ def _judged(
                     return Outcome("differs", f"run {turn + 1} gives other bits than the first", "runs")
                 found = again
             if [[a.tobytes() for a in leaves] for leaves in row] != before:
-                return Outcome(
-                    "differs", "a run changed an argument that it was not given to keep", "arguments"
-                )
+                return Outcome("differs", "a run changed an argument that was not donated", "arguments")
             for participant, results in enumerate(found if wanted else ()):
                 right = wanted[number][participant]
                 wrong = difference(module, results, right, question)
@@ -218,7 +217,7 @@ def _judged(
         return Outcome("error", _text(error), reason_of(error))
     except AxlaError as error:
         return Outcome("refused", str(error))
-    except Exception as error:  # a bug, whatever it is
+    except Exception as error:  # any other exception is a bug
         return Outcome("error", _text(error), reason_of(error))
     if question.slower_than is not None and best > question.slower_than:
         return Outcome("slow", f"{best:.4g} s, wanted {question.slower_than:.4g} s", seconds=best)
@@ -231,7 +230,7 @@ def _text(error: Exception) -> str:
 
 
 def difference(module: Module, found: list[np.ndarray], wanted: list[np.ndarray], question: Question) -> str:
-    """The first output, or value in the outfeed, that differs, and how; "" where all agree."""
+    """The first output, or value in the outfeed, that differs, with its difference; "" if all agree."""
     count = len(array_leaves(module.entry.root.shape))
     names = question.backend, str(question.reference)
     report = compare(module, found[:count], wanted[:count], *names, question.tolerance)
@@ -261,7 +260,9 @@ def _equal(one: list[list[np.ndarray]], other: list[list[np.ndarray]]) -> bool:
 
 
 class Limit(driver.Observer):
-    """Allows `limit` runs of passes, the last one with `fuel` firings; after these only required ones."""
+    """Allows `limit` runs of passes, the last one with `fuel` firings; after them only required passes
+    run.
+    """
 
     def __init__(self, limit: int | None, fuel: int | None = None) -> None:
         self.limit, self.fuel, self.runs = limit, fuel, 0
@@ -275,17 +276,17 @@ class Limit(driver.Observer):
         return self.runs < self.limit
 
     def ran(self, step: Pass, module: Module, session: rewrite.RuleSession, changed: bool) -> None:
-        """Counts the run."""
+        """Counts a run of a pass."""
         self.runs += 1
 
 
 def participants_of(module: Module) -> int:
-    """Replicas times partitions of a module."""
+    """The number of participants of a module: replicas times partitions."""
     return module.config.replica_count * module.config.num_partitions
 
 
 def inputs_of(module: Module, question: Question, kind: str) -> list[list[np.ndarray]]:
-    """Arrays for the parameter leaves of each participant; participants get different ones."""
+    """Arrays for the parameter leaves of each participant; each participant gets different ones."""
     given, count = dict(question.inputs), participants_of(module)
     return [
         [
@@ -308,7 +309,9 @@ def _array(given: np.ndarray | None, shape: Shape, seed: int, leaf: int, kind: s
 def results_of(
     module: Module, program: Any, rows: list[list[np.ndarray]], deadline: float
 ) -> list[list[np.ndarray]]:  # fmt: skip
-    """The result leaves of each participant, then the values that it put into its outfeed."""
+    """Runs a program with the inputs of each participant. Returns for each its result leaves, then the values
+    that it put into its outfeed.
+    """
     from axla.custom.feeds import feeds
     from axla.tools.source import feed
 
@@ -343,7 +346,7 @@ _PARTICULARS = (
 
 
 def reason_of(error: Exception) -> str:
-    """The message of an error without details of the program: equal reasons have equal texts."""
+    """The message of an error without details of the program, so that equal reasons have equal texts."""
     text = (error.message if isinstance(error, AxlaError) else str(error)).split("\n", 1)[0]
     text = re.sub(r"failed on module '[^']*'", "failed", text)
     for pattern, replacement in _PARTICULARS:

@@ -32,7 +32,7 @@ def add_inputs(parser: argparse.ArgumentParser, kinds: str = "ordinary") -> None
 
 
 def add_tolerance(parser: argparse.ArgumentParser) -> None:
-    """Adds the options for comparison: when two results are equal."""
+    """Adds the options that decide whether two results are equal."""
     parser.add_argument("--rtol", metavar="X", type=float, help="relative tolerance (by element type)")
     parser.add_argument("--atol", metavar="X", type=float, help="absolute tolerance (by element type)")
     parser.add_argument("--signed-zeros", action="store_true", help="-0.0 and 0.0 differ")
@@ -40,7 +40,7 @@ def add_tolerance(parser: argparse.ArgumentParser) -> None:
 
 
 def add_trial(parser: argparse.ArgumentParser) -> None:
-    """Adds the options for a question."""
+    """Adds the options for the question of a trial."""
     add_backend(parser, "--backend", "cpu", "what is suspected: cpu (default), one-lane...")
     add_backend(parser, "--reference", "interpreter", "what is right (interpreter)")
     add_inputs(parser, TRIED)
@@ -71,14 +71,14 @@ def _kinds(text: str) -> tuple[str, ...]:
 
 
 def tolerance_of(options: argparse.Namespace) -> Tolerance:
-    """The tolerance in the options; `--bitwise` is 0 with signed zeros distinguished."""
+    """The tolerance in the options; with `--bitwise` it is 0, and the sign of zero counts."""
     bits = options.bitwise
     rtol, atol = (0.0 if bits and t is None else t for t in (options.rtol, options.atol))
     return Tolerance(rtol, atol, options.signed_zeros or bits)
 
 
 def question_of(options: argparse.Namespace, module: Module) -> Question:
-    """The question in the options."""
+    """The question that the options describe."""
     given = tuple(archive_of(options.inputs, module).items()) if options.inputs else ()
     return Question(
         backend=options.backend, reference=options.reference, seed=options.seed,
@@ -89,14 +89,14 @@ def question_of(options: argparse.Namespace, module: Module) -> Question:
 
 
 def trials_of(options: argparse.Namespace) -> Trials:
-    """Runs programs in a process of their own, with the limits in the options."""
+    """The child process that runs programs, with the limits in the options."""
     return Trials(options.limit, load=options.load)
 
 
 def run_line(options: argparse.Namespace) -> str:
-    """The command line that repeats the run in the options."""
+    """A command line that repeats the run which the options describe."""
     words = ["axla", "check" if options.reference == "interpreter" else "run", "%s"]
-    if options.reference not in (None, "interpreter"):  # `axla check` asks the interpreter
+    if options.reference not in (None, "interpreter"):  # `axla check` compares with the interpreter by itself
         words += [f"--reference={options.reference}"]
     words += [f"--backend={options.backend}"] if options.backend != "cpu" else []
     words += [f"--seed={options.seed}"] if options.seed else []
@@ -110,7 +110,9 @@ def run_line(options: argparse.Namespace) -> str:
 
 
 def archive_of(path: str, module: Module) -> dict[str, np.ndarray]:
-    """The arrays of an .npz file by the names of parameter leaves; InvalidArgument where they do not fit."""
+    """Reads the arrays of an .npz file, by the names of parameter leaves. Raises InvalidArgument if they do
+    not fit.
+    """
     arrays = read_archive(path)
     leaves = parameter_leaves(module)
     names = [name for name, _ in leaves]
@@ -125,5 +127,5 @@ def archive_of(path: str, module: Module) -> dict[str, np.ndarray]:
         found[name] = as_parameter(array, dict(leaves)[name], f"--inputs {path}: {key}", name)
     missing = [name for name in names if name not in found]
     if missing:
-        raise InvalidArgument(f"--inputs {path}: nothing for {', '.join(missing)}")
+        raise InvalidArgument(f"--inputs {path}: no array for {', '.join(missing)}")
     return {name: found[name] for name in names}

@@ -184,7 +184,7 @@ def test_command_reads_archives(folder, tmp_path, capsys):
     assert capsys.readouterr().out.endswith("1 passed, 1 failed\n")
     (tmp_path / "bad.tar.gz").write_bytes(b"nothing")
     assert command.main(["check", str(tmp_path / "bad.tar.gz")]) == 1
-    assert "no archive" in capsys.readouterr().err
+    assert "not an archive" in capsys.readouterr().err
 
 
 def test_command_shows_one_program(folder, capsys):

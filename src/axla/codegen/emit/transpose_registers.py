@@ -1,4 +1,4 @@
-"""Transposition of a square block of elements held in vector registers."""
+"""Transposes square blocks of elements in vector registers."""
 
 from __future__ import annotations
 

@@ -25,44 +25,44 @@ from axla.program.abi import FRAME, CField, Struct
 
 RENDEZVOUS = Struct(
     "axla_rendezvous",
-    "Where the members of a group come together; for all collectives of the group on one channel.",
-    CField("arrived", "i32", "members that have started this round"),
-    CField("opened", "i32", "rounds that all have started"),
-    CField("parts", "i32", "of the last of them, that are done"),
-    CField("finished", "i32", "rounds of which all parts are done"),
-    CField("size", "i32", "members"),
-    CField("number", "i32", "in the grid"),
+    "The rendezvous of the members of a group, for all its collectives on one channel.",
+    CField("arrived", "i32", "number of members that have started this round"),
+    CField("opened", "i32", "number of rounds that all members have started"),
+    CField("parts", "i32", "number of parts that are done in the last of these rounds"),
+    CField("finished", "i32", "number of rounds in which all parts are done"),
+    CField("size", "i32", "number of members"),
+    CField("number", "i32", "number of the rendezvous in the grid"),
     CField("slots", "ptr", "SLOT array, in the order of the group"),
 )
 
 SLOT = Struct(
     "axla_slot",
-    "What a member brings.",
+    "The data of a member for a round.",
     CField("collective", "ptr", "COLLECTIVE"),
     CField("seat", "ptr", "SEAT"),
-    CField("operands", "ptr", "addresses"),
-    CField("results", "ptr", "addresses"),
-    CField("visits", "i64", "rounds that it started"),
-    CField("taken", "i32", "rounds in which somebody does its part, or has done it"),
+    CField("operands", "ptr", "addresses of its operands"),
+    CField("results", "ptr", "addresses of its results"),
+    CField("visits", "i64", "number of rounds that it has started"),
+    CField("taken", "i32", "number of rounds in which its part was begun"),
 )
 
 COLLECTIVE = Struct(
     "axla_collective",
     "A step of a program, the same for all participants. MOVED and SEAT arrays and its name follow it.",
     CField("half", "i64", "Half"),
-    CField("digest", "i64", "of all that must be equal where participants meet"),
-    CField("text", "i64", "where its name begins, as text that ends with 0"),
+    CField("digest", "i64", "digest of the data that must be equal in all members"),
+    CField("text", "i64", "offset of its name, a text that ends with 0"),
     CField("kind", "i64", "PartKind"),
-    CField("count", "i64", "operands that are moved or folded"),
-    CField("together", "i64", "1: one kernel folds all operands"),
-    CField("rooted", "i64", "1: the operand behind the data has a root for each of them"),
-    CField("index_bytes", "i64", "RAGGED: of an element of starts, sizes and places, 4 or 8"),
-    CField("indices", "i64", "RAGGED: how many of them there are"),
+    CField("count", "i64", "number of operands that are moved or reduced"),
+    CField("together", "i64", "1: one kernel reduces all operands"),
+    CField("rooted", "i64", "1: the operand after the data has the root of each data operand"),
+    CField("index_bytes", "i64", "RAGGED: bytes of an element of starts, sizes and places, 4 or 8"),
+    CField("indices", "i64", "RAGGED: number of these elements"),
 )
 
 MOVED = Struct(
     "axla_moved",
-    "An operand: `rows` rows, of each a block of `bytes` for each member. Folded: blocks of the kernel.",
+    "An operand: `rows` rows with a block of `bytes` for each member; reduced: blocks of the kernel.",
     CField("rows", "i64", ""),
     CField("bytes", "i64", ""),
     CField("total", "i64", "bytes of the result, or of a member's part"),
@@ -72,8 +72,8 @@ SEAT = Struct(
     "axla_seat",
     "A participant in a collective.",
     CField("rendezvous", "i64", "-1: it is in no group"),
-    CField("position", "i64", "in the group"),
-    CField("source", "i64", "position of whose operands it gets; -1: zeros"),
+    CField("position", "i64", "position in the group"),
+    CField("source", "i64", "position of the member whose operands it gets; -1: zeros"),
 )
 
 
@@ -86,7 +86,7 @@ class Half(IntEnum):
 
 
 class PartKind(IntEnum):
-    """The work of one participant in a collective."""
+    """The kinds of work that a participant does in a collective."""
 
     FOLD = 0  # reduces its share of the elements, for all members
     FOLD_OWN = 1  # reduces its part of the elements, for itself

@@ -49,23 +49,23 @@ METADATA_EXTENSION = Struct(
 
 CALL = Struct(
     "axla_ffi_call",
-    "A handler at a call site of a loaded program: what its entry of the function table is the address of.",
+    "A handler at a call site of a loaded program; an entry of the function table has its address.",
     CField("code", "ptr", "ffi_call"),
     CField("handler", "ptr", ""),
-    CField("report", "ptr", "takes note of an error: a function of the convention `axla`"),
+    CField("report", "ptr", "records an error: a function with the convention `axla`"),
     CField("image", "ptr", "bytes to copy: CONTEXT, CALL_FRAME, pointers to buffers, BUFFERs"),
-    CField("bytes", "i64", "of the image"),
+    CField("bytes", "i64", "size of the image"),
     CField("operands", "i64", ""),
     CField("results", "i64", ""),
     CField("sizes", "ptr", "bytes of operands and results, i64"),
-    CField("aliases", "ptr", "for each operand the number of the result that lies in its memory, i64, or -1"),
-    CField("moved", "i64", "bytes of all of them, each at a multiple of ALIGNMENT"),
-    CField("state", "ptr", "what the stage `instantiate` has set"),
-    CField("state_type", "i64", "its type"),
-    CField("user_data", "ptr", "of the target; null: none"),
+    CField("aliases", "ptr", "for each operand, the number of the result in its memory, or -1; i64"),
+    CField("moved", "i64", "bytes of all arrays, each at a multiple of ALIGNMENT"),
+    CField("state", "ptr", "the state that the stage `instantiate` has set"),
+    CField("state_type", "i64", "type of the state"),
+    CField("user_data", "ptr", "user data of the target; null: none"),
     CField("device", "i32", "ordinal of the device"),
 )
-CONTEXT = Struct("axla_ffi_context", "What a handler hands back.", *fields("call:ptr, frame:ptr"))
+CONTEXT = Struct("axla_ffi_context", "The context of API calls.", *fields("call:ptr, frame:ptr"))
 POINTERS = CONTEXT.size + CALL_FRAME.size
 """Where the pointers to buffers begin in an image; the buffers follow them."""
 ERROR = Struct("axla_ffi_error", "An error; its text follows, and ends with 0.", *fields("code:i64"))

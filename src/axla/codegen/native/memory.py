@@ -21,10 +21,10 @@ from axla.program.abi import CField, Struct
 STATE = Struct(
     "axla_memory",
     "State of the allocator.",
-    CField("in_use", "i64", "bytes in blocks that are out"),
+    CField("in_use", "i64", "bytes in allocated blocks"),
     CField("cached", "i64", "bytes in free blocks"),
-    CField("limit", "i64", "in_use may not pass it"),
-    CField("cache_limit", "i64", "cached may not pass it"),
+    CField("limit", "i64", "limit of in_use"),
+    CField("cache_limit", "i64", "limit of cached"),
     CField("fresh", "i64", "blocks taken from the system so far"),
 )
 
@@ -39,7 +39,7 @@ _FUNCTIONS = GlueFunctions()
 
 
 def emit(m: GlueModule) -> None:
-    """Adds the allocator to the module."""
+    """Adds the functions and variables of the allocator to the module."""
     m.variable("memory_state", f"[{STATE.size} x i8]")
     m.variable("memory_lists", f"[{_CLASSES} x ptr]")
     _FUNCTIONS.emit(m)

@@ -43,7 +43,7 @@ _FUNCTIONS = GlueFunctions()
 
 
 def emit(m: GlueModule) -> None:
-    """Adds records and arrays to the module."""
+    """Adds the functions of records and arrays to the module."""
     m.variable("array_type", "ptr", "null")  # the heap type
     m.variable("buffer_error", "ptr", "null")  # PyExc_BufferError
     _FUNCTIONS.emit(m)

@@ -20,17 +20,17 @@ from axla.program.abi import FRAME, CField, Struct
 
 POOL = Struct(
     "axla_pool",
-    "Threads, and the parallel loop that they work on. What many write has a cache line of its own.",
+    "Threads and their parallel loop. Fields that many threads write have their own cache lines.",
     CField("state", "i64", "see above"),
     CField("apart", "u64", "", count=7),
     CField("next", "i64", "the next range to claim"),
     CField("owner", "i32", "1: a loop is running"),
-    CField("sleepers", "i32", "workers that sleep"),
+    CField("sleepers", "i32", "number of workers that sleep"),
     CField("waiting", "i32", "1: the caller sleeps until the workers have left"),
-    CField("started", "i32", "workers that exist"),
+    CField("started", "i32", "number of workers that exist"),
     CField("apart_too", "u64", "", count=5),
     *fields("frame:ptr, kernel:ptr, args:ptr, count:i64, grain:i64, ranges:i64"),
-    CField("threads", "i64", "that may work on the loop, the caller included"),
+    CField("threads", "i64", "number of threads that may work on the loop, the caller included"),
     CField("error", "i64", "(range << 32 | code) of the lowest range that failed"),
 )
 _JOB = ("frame", "kernel", "args", "count", "grain", "ranges", "threads")
@@ -47,7 +47,7 @@ _FUNCTIONS = GlueFunctions()
 
 
 def emit(m: GlueModule) -> None:
-    """Adds the pools to the module."""
+    """Adds the pools and their functions to the module."""
     m.variable("pools", f"[{_POOLS * POOL.size} x i8]")
     m.variable("pool_threads", "i64", "1")  # threads of all pools together, callers included
     m.variable("pool_runs", "i64")  # runs without the interpreter lock that are under way
@@ -95,7 +95,9 @@ def _work(f: GlueFunction, pool: Ssa) -> None:
 
 @_FUNCTIONS("pool_worker", "ptr", "pool:ptr")
 def _worker(f: GlueFunction, pool: Ssa) -> None:
-    """The main function of a worker thread."""
+    """The main function of a worker thread: works on the loops of its pool; between them, it first spins,
+    then sleeps.
+    """
     state_at, sleepers_at = pool, pool.at(POOL.offset("sleepers"))
     generation_at = state_at.at(4)  # both supported machines are little endian
     seen = f.slot(f.i64(0))

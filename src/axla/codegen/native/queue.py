@@ -33,7 +33,7 @@ _FUNCTIONS = GlueFunctions()
 
 
 def emit(m: GlueModule) -> None:
-    """Adds queues to the module."""
+    """Adds the functions of queues to the module."""
     m.variable("failed_task", "ptr", "null")  # Python function like failed_call; the owner is the task
     m.variable("tasks_ended", "ptr", "null")  # int (*)(void *), called with the interpreter lock: frees tasks
     _FUNCTIONS.emit(m)

@@ -33,33 +33,33 @@ def fields(text: str) -> list[CField]:
 
 RECORD = Struct(
     "axla_record",
-    "The memory of an array. `refs` counts the Array, running calls and exports; one: nobody else looks.",
-    CField("refs", "i32", "changed atomically; at zero the memory goes back; WATCHED for each event"),
-    CField("ready", "i32", "READY: the bytes are there; every reader looks here first"),
-    CField("address", "ptr", "final from the start, even while not ready"),
-    CField("bytes", "i64", "size asked for"),
+    "The memory of an array. `refs` counts the Array, running calls and exports; 1: only one of these.",
+    CField("refs", "i32", "changed atomically; at zero the memory is freed; WATCHED for each event"),
+    CField("ready", "i32", "READY: the bytes are valid; every reader tests it first"),
+    CField("address", "ptr", "never changes, even while the record is not ready"),
+    CField("bytes", "i64", "requested size"),
     CField("flags", "i32", "EXTERNAL"),
     CField("device", "i32", "ordinal of the device"),
-    CField("release", "ptr", "gives external memory back: void (*)(record *)"),
-    CField("context", "ptr", "for release; pending: the cancel flag of its run, failed: what raises"),
+    CField("release", "ptr", "frees external memory: void (*)(record *)"),
+    CField("context", "ptr", "for release; pending: the run's cancel flag; failed: the function that raises"),
     CField("failure", "ptr", "failed: FAILURE, kept by context, for who cannot take the interpreter lock"),
 )
 
 FAILURE = Struct(
     "axla_failure",
     "The error of a run, as data.",
-    CField("code", "i32", "of absl"),
-    CField("read", "i32", "1: somebody knows"),
+    CField("code", "i32", "status code of absl"),
+    CField("read", "i32", "1: the error was read"),
     CField("size", "i64", "bytes of the text"),
     CField("text", "ptr", "UTF-8"),
 )
 
 SHAPE_INFO = Struct(
     "axla_shape_info",
-    "What native code must know of an array shape. One for each shape: equal shapes have equal addresses.",
+    "An array shape for native code. There is one for each shape: equal shapes have equal addresses.",
     CField("rank", "i32", "number of dimensions"),
     CField("item_bytes", "i32", "bytes of an element"),
-    CField("bytes", "i64", "of the whole array"),
+    CField("bytes", "i64", "bytes of the whole array"),
     CField("format", "ptr", "format of the buffer protocol; null: the protocol has none"),
     CField("descr", "ptr", "the NumPy dtype object"),
     CField("dims", "ptr", "sizes, i64"),
@@ -79,14 +79,14 @@ ARRAY = Struct(
         "retained", "ptr", "a record whose address was told to somebody: freed with the object, not before"
     ),
     CField("weakrefs", "ptr", "list of weak references"),
-    CField("memory", "i64", "1 + number of the memory that it is in, where somebody asked; else 0"),
+    CField("memory", "i64", "1 + number of the memory that it is in, if that was asked for; else 0"),
 )
 
 PARAMETER = Struct(
     "axla_parameter",
     "A parameter leaf.",
     CField("info", "ptr", "SHAPE_INFO"),
-    CField("alias", "i64", "the result leaf that takes its place, or -1"),
+    CField("alias", "i64", "the result leaf that uses its memory, or -1"),
 )
 
 RESULT = Struct(
@@ -94,12 +94,12 @@ RESULT = Struct(
     "A result leaf.",
     CField("info", "ptr", "SHAPE_INFO"),
     CField("info_object", "ptr", "the Python object that owns it"),
-    CField("alias", "i64", "the parameter leaf whose place it takes, or -1"),
+    CField("alias", "i64", "the parameter leaf whose memory it uses, or -1"),
 )
 
 PROGRAM = Struct(
     "axla_program",
-    "What a call needs of a loaded program.",
+    "The data of a loaded program that a call needs.",
     CField("entry", "ptr", "i32 (*)(frame *)"),
     CField("parameter_count", "i64", ""),
     CField("result_count", "i64", ""),
@@ -107,14 +107,14 @@ PROGRAM = Struct(
     CField("results", "ptr", "RESULT array"),
     CField("constants", "ptr", "the constants segment"),
     CField("functions", "ptr", "the function table"),
-    CField("workspace_bytes", "i64", "taken anew by each run, so runs do not meet"),
+    CField("workspace_bytes", "i64", "allocated by each run, so runs share none"),
     CField("flags", "i64", "LONG_RUNNING | SINGLE_RESULT | DONATES | EFFECTS"),
     CField("rng_state", "u64", "carried from run to run", count=2),
     CField("queue", "ptr", "QUEUE of its device"),
-    CField("handed", "i32", "its runs that were handed over"),
-    CField("ended", "i32", "and those of them that have ended"),
-    CField("nanoseconds", "i64", "that the last of them without an error took; 0: there was none"),
-    CField("replica", "i32", "of its device"),
+    CField("handed", "i32", "number of its runs that were handed over"),
+    CField("ended", "i32", "number of these that have ended"),
+    CField("nanoseconds", "i64", "time of the last of these without an error; 0: none"),
+    CField("replica", "i32", "replica of its device"),
     CField("partition", "i32", ""),
 )
 
@@ -126,7 +126,7 @@ RUN = Struct(
     CField("program", "ptr", "PROGRAM"),
     CField("forks", "i32", "a forked child forgets the runs of its parent"),
     CField("flags", "ptr", "what frame->cancel points to; see LOOK"),
-    CField("outer", "ptr", "of the main thread: the run around this one"),
+    CField("outer", "ptr", "in the main thread: the run that this one is nested in"),
     CField("state", "ptr", "the state of its Python thread"),
 )
 
@@ -148,10 +148,10 @@ GRID = Struct(
     "axla_grid",
     "The participants of one run in this process.",
     CField("stop", "i32", "frame->cancel of all; not 0: the run has failed, with this code"),
-    CField("run_id", "i64", "of the frames of all"),
+    CField("run_id", "i64", "run id in the frames of all"),
     CField("states", "ptr", "i64 for each participant: see below"),
-    CField("busy", "i32", "parts of collectives that are being done, in the memory of others"),
-    CField("culprit", "i32", "1 + the participant whose failure ends the run; -1: Python knows it"),
+    CField("busy", "i32", "number of parts of collectives that access the memory of others now"),
+    CField("culprit", "i32", "1 + the participant whose failure ends the run; -1: Python has its error"),
     CField("clash", "i64", "1 + the rendezvous to which members came for different collectives"),
 )
 
@@ -160,24 +160,24 @@ NOT_BEGUN, ENDED, WAITS, RUNS = 0, -1, -2, -3
 
 PEERS = Struct(
     "axla_peers",
-    "The others, as the code of one program knows them; frame->peers.",
+    "The other participants, for the code of one program; frame->peers.",
     CField("grid", "ptr", "GRID"),
     CField("rendezvous_keys", "ptr", "addresses of RENDEZVOUS structs, by their numbers in the program"),
-    CField("number", "i64", "of the participant"),
+    CField("number", "i64", "number of the participant"),
 )
 
 QUEUE = Struct(
     "axla_queue",
     "The queue of a device.",
-    CField("first", "ptr", "a TASK before the first to start"),
+    CField("first", "ptr", "the TASK before the first one to start"),
     CField("last", "ptr", "the TASK to start last"),
     CField("thread", "u64", "thread_id() of its thread"),
     CField("started", "i32", "1: it has a thread"),
-    CField("handed", "i32", "runs that were handed over"),
-    CField("begun", "i32", "of these, runs that have begun"),
-    CField("done", "i32", "and runs that have ended"),
+    CField("handed", "i32", "number of runs that were handed over"),
+    CField("begun", "i32", "number of these that have begun"),
+    CField("done", "i32", "number of these that have ended"),
     CField("steps", "i32", "changes when a run begins or ends"),
-    CField("closed", "i32", "1: the interpreter ends, and the thread with its run"),
+    CField("closed", "i32", "1: the interpreter ends; the thread ends after its run"),
 )
 
 CALLABLE = Struct(

@@ -1,9 +1,8 @@
-"""Calls of computations that are not straight-line code (they contain loops, sorts, host calls...): a loop
-calls them element by element, in the order of the interpreter.
+"""Expands ops that apply computations that are not straight-line code (they contain loops, sorts, host
+calls...): a loop calls the computation element by element, in the order of the interpreter.
 
-A map becomes a loop over its elements. reduce, reduce-window and scatter become the same kind of loop: it
-takes values in order, each with the position of the element that it is combined with. A sort merges runs of
-1, 2, 4... elements.
+A map becomes a loop over its elements. reduce, reduce-window and scatter become a loop over values in order,
+each with the index of the element that it is combined with. A sort merges runs of 1, 2, 4... elements.
 """
 
 from __future__ import annotations
@@ -32,11 +31,11 @@ Apply = Callable[..., list[XlaOp]]
 
 
 def application_expander(module: Module, target: Target) -> None:
-    """Replaces every map, reduce, reduce-window, scatter and sort whose computation cannot be emitted in
-    line.
+    """Replaces by a loop every map, reduce, reduce-window, scatter and sort whose computation cannot be
+    emitted in line.
     """
     version = -1
-    while version != module.version:  # what a loop calls may apply computations itself
+    while version != module.version:  # the calls in new loops may apply such computations themselves
         version = module.version
         called = _called(module)
         combining = called | {c for c in module.computations if _is_long(c, target.limits)}
@@ -52,7 +51,9 @@ def application_expander(module: Module, target: Target) -> None:
 
 
 def _called(module: Module) -> set[Computation]:
-    """The computations that cannot be emitted in line."""
+    """The computations that cannot be emitted in line, because of an instruction or of a computation that
+    they call.
+    """
     found: set[Computation] = set()
     for computation in computations_callees_first(module):
         for inst in computation.instructions:
@@ -64,8 +65,8 @@ def _called(module: Module) -> set[Computation]:
 
 
 def _is_long(computation: Computation, limits: Limits) -> bool:
-    """Whether the code of a computation, without what it shares with others, is too long to be emitted in
-    line for each element.
+    """Whether the code of a computation that calls no others is too long to be emitted in line for each
+    element.
     """
     inside = [inst.op for inst in computation.instructions]
     if any(op.computation_fields for op in inside):
@@ -74,7 +75,7 @@ def _is_long(computation: Computation, limits: Limits) -> bool:
 
 
 def _apply(computation: Computation, *given: XlaOp) -> list[XlaOp]:
-    """Applies the computation to scalars."""
+    """Calls a computation with scalars, which are converted to the types of its parameters."""
     values = [typed(x, p.shape.dtype) for x, p in zip(given, computation.parameters, strict=True)]
     found = ops.Call(given[0].builder, computation, values)
     return list(found) if found.shape.is_tuple else [found]
@@ -85,12 +86,12 @@ def _put(x: XlaOp, value: XlaOp, place: XlaOp) -> XlaOp:
 
 
 def flat(x: XlaOp) -> XlaOp:
-    """The elements as one dimension."""
+    """The elements of an array as one dimension."""
     return ops.Reshape(x, [prod(x.dims)])
 
 
 def numbered(builder: XlaBuilder, dims: Sequence[int]) -> XlaOp:
-    """The number of every element of an array, in row-major order."""
+    """An array of the given dimensions in which every element is its own row-major index."""
     return ops.Reshape(ops.Iota(builder, S64, prod(dims)), dims)
 
 
@@ -102,8 +103,8 @@ def _map(inst: Instruction[hlo.Map], apply: Apply, *given: XlaOp) -> list[XlaOp]
 
 
 def _folded(apply: Apply, totals: Sequence[XlaOp], at: XlaOp, values: Sequence[XlaOp]) -> list[XlaOp]:
-    """Combines each value with the element of `totals` at its position, in order. Values with a negative
-    position are ignored.
+    """Combines each value with the element of `totals` at its index `at`, in order. Values with a negative
+    index are ignored.
     """
     count, dims = len(totals), totals[0].dims
 
@@ -122,8 +123,8 @@ def _folded(apply: Apply, totals: Sequence[XlaOp], at: XlaOp, values: Sequence[X
 
 
 def _windows(inst: Instruction[hlo.Reduce | hlo.ReduceWindow], apply: Apply, *given: XlaOp) -> list[XlaOp]:
-    """The elements that a window covers at each of its positions; the window of a reduce covers all reduced
-    dimensions.
+    """Computes a reduce or reduce-window by listing the elements that the window covers at each of its
+    positions. The window of a reduce covers all reduced dimensions.
     """
     op, half, builder, whole = inst.op, len(given) // 2, given[0].builder, given[0].dims
     results = list(inst.shape.arrays())
@@ -133,7 +134,7 @@ def _windows(inst: Instruction[hlo.Reduce | hlo.ReduceWindow], apply: Apply, *gi
     else:
         window, dims = op.window, results[0].dims
     totals = [ops.Broadcast(typed(x, s.dtype), dims) for x, s in zip(given[half:], results, strict=True)]
-    every = Shape(S64, (*dims, *window.size))  # all elements that are seen, place by place
+    every = Shape(S64, (*dims, *window.size))  # all covered elements, window position by window position
     if not every.size:
         return [ops.Reshape(x, results[0].dims) for x in totals]
     config = PaddingConfig(window.low, window.high, tuple(n - 1 for n in window.base_dilation))
@@ -151,7 +152,7 @@ def _windows(inst: Instruction[hlo.Reduce | hlo.ReduceWindow], apply: Apply, *gi
 
 
 def taken_at(x: XlaOp, places: XlaOp) -> XlaOp:
-    """The elements of `x` at these positions, which are row-major numbers."""
+    """The elements of `x` at the given row-major indices."""
     take = hlo.Gather((), (0,), (0,), index_vector_dim=len(places.dims), slice_sizes=(1,))
     return x.builder.add(take, (flat(x), places))
 
@@ -175,7 +176,7 @@ def _scatter(inst: Instruction[hlo.Scatter], apply: Apply, *given: XlaOp) -> lis
         start = ops.SliceInDim(indices, k, k + 1, 1, op.index_vector_dim)
         inside = ops.Reshape((start >= 0) & (start <= dims[d] - sizes[d]), [whole[d] for d in batch])
         at = where(ops.BroadcastInDim(inside, whole, batch), at, -1)
-    order = (*batch, *op.update_window_dims)  # windows one after the other
+    order = (*batch, *op.update_window_dims)  # window after window
     at, *values = [ops.Transpose(x, order) for x in (at, *updates)]
     return _folded(apply, totals, at, values)
 

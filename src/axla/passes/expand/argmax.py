@@ -1,9 +1,9 @@
-"""argmax and argmin as two plain reductions, which lanes and threads can share.
+"""argmax and argmin as two plain reductions, which use vector lanes and threads.
 
 JAX writes them as a reduce of (value, index) pairs that prefers NaN, then the larger (smaller) value, then
-the lower index. The index it gives is the lowest one whose value equals the extreme value, or is NaN where
-the extreme value is NaN. Where the value of the pair is read too, the original reduce still computes it: of
--0 and 0, its combiner keeps the one it meets first.
+the lower index. Its index is the lowest one whose value equals the extreme value, or is NaN if the extreme
+value is NaN. If the value of the pair is read too, the original reduce still computes it: of -0 and 0, its
+combiner keeps the first.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from axla.passes.simplify.match import limits, uniform
 
 
 def argmax_rewriter(module: Module) -> None:
-    """Writes every argmax and argmin whose value is not read as a reduction of values and one of indices."""
+    """Writes argmax and argmin, if only the index is read, as a reduction of values and one of indices."""
     expand(module, "argmax-rewriter", {Reduce: _rewrite})
 
 
@@ -37,14 +37,14 @@ def _rewrite(inst: Instruction) -> Instruction | None:
         return None
     start = uniform(inst.operands[2])
     if start is None or start != start or not shape_of(inst.operands[1]).dtype.is_integer:
-        return None  # an initial NaN would be what is chosen, whatever its index
+        return None  # an initial NaN would be chosen, with its index
     better = "Max" if found is Direction.GT else "Min"
     return written(inst, _reductions, op.dimensions, better, _short_iota(*inst.operands[1::2]))
 
 
 def _short_iota(indices: Instruction, first: Instruction) -> int | None:
-    """The dimension along which 64-bit indices are an iota, where the indices and the first index fit in 32
-    bits.
+    """The dimension along which 64-bit indices are an iota, if the indices and the initial index fit in 32
+    bits; else None.
     """
     shape, start = shape_of(indices), uniform(first)
     if not isinstance(indices.op, Iota) or shape.dtype.bits <= S32.bits or start is None:
@@ -61,17 +61,17 @@ def _reductions(
     kept = [d for d in range(len(values.dims)) if d not in dimensions]
     hit = _hit(values, ops.BroadcastInDim(extreme, values.dims, kept))
     places = indices
-    if short_iota is not None:  # twice as many lanes
+    if short_iota is not None:  # 32-bit indices: twice as many lanes
         places = ops.Iota(values.builder, Shape(S32, tuple(values.dims)), short_iota)
     none = number(places, limits(places.dtype)[1])
     lowest = ops.Reduce(ops.Select(hit, places, none), none, combiner("Min", places.dtype), dimensions)
-    # The initial pair takes part like any other. Without a hit there is one here.
+    # The initial pair is compared like any other. If no element matches, the initial pair does.
     start = ops.Select(_hit(first_value, extreme), first_index, number(indices, limits(indices.dtype)[1]))
     return [extreme, ops.Min(start, ops.ConvertElementType(lowest, indices.dtype))]
 
 
 def _hit(values: XlaOp, extreme: XlaOp) -> XlaOp:
-    """Whether each value equals the extreme value; where that is NaN, whether the value is NaN."""
+    """Whether each value equals the extreme value; if that is NaN, whether the value is NaN."""
     equal = values == extreme
     return equal | (values != values) if values.dtype.is_float else equal
 
@@ -86,7 +86,7 @@ def _reads_value(inst: Instruction) -> bool:
 
 
 def _direction(combiner: Computation) -> Direction | None:
-    """GT or LT where a combiner is that of argmax or argmin, else None."""
+    """GT if a combiner is that of argmax, LT if it is that of argmin, else None."""
     root = combiner.root
     if not isinstance(root.op, Tuple) or len(root.operands) != 2:
         return None
@@ -107,7 +107,9 @@ def _direction(combiner: Computation) -> Direction | None:
 
 
 def _better(inst: Instruction) -> Direction | None:
-    """The direction of `a > b or a is NaN`; for integers, of `a > b`."""
+    """The direction of a comparison `a > b or a is NaN` (integers: `a > b`) of parameters 0 and 2; None for
+    others.
+    """
     parts = inst.operands if isinstance(inst.op, Or) else (inst,)
     found = {_compared(part) for part in parts}
     is_float = shape_of(inst.computation.parameters[0]).dtype.is_float
@@ -119,7 +121,9 @@ def _better(inst: Instruction) -> Direction | None:
 
 
 def _compared(inst: Instruction) -> tuple[Direction, int, int] | None:
-    """(direction, parameter, parameter) of a comparison of parameters."""
+    """A comparison of two parameters as (direction, parameter number, parameter number); None for other
+    instructions.
+    """
     if not isinstance(inst.op, Compare) or inst.op.type is not None:
         return None
     numbers = _numbers(inst.operands)

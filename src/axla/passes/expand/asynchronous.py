@@ -1,5 +1,5 @@
-"""Asynchronous calls. Collectives between several participants stay asynchronous; any other call runs where
-it starts, since a device does one thing at a time.
+"""Expands asynchronous calls. Collectives of several participants stay asynchronous; any other call runs
+where it starts, since a device does one thing at a time.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from axla.passes.expand.single_replica import at_once
 
 
 def async_unwrapper(module: Module) -> None:
-    """Writes every asynchronous call as a plain call, and a collective with a start and a done instruction as
-    one instruction that is marked as asynchronous.
+    """Writes asynchronous calls as plain calls, and a collective with a start and a done instruction as one
+    instruction that is marked as asynchronous.
     """
     if module.config.replica_count * module.config.num_partitions > 1:
         _join_halves(module)
@@ -27,13 +27,13 @@ def async_unwrapper(module: Module) -> None:
     if any(_is_asynchronous(inst) for c in module.computations for inst in c.instructions):
         return
     for computation in module.computations:
-        if computation.extra.more:  # nothing runs on a thread of its own any more
+        if computation.extra.more:  # no computation runs on a thread of its own any more
             kept = tuple(item for item in computation.extra.more if item[0] != "execution_thread")
             computation.set_own_extra(replace(computation.extra, more=kept))
 
 
 def _join_halves(module: Module) -> None:
-    """Puts a collective where its `done` is, if nothing else uses its `start`."""
+    """Replaces the `done` of a collective by the whole collective, if nothing else uses its `start`."""
     every = [inst for computation in module.computations for inst in computation.instructions]
     awaited = {before for inst in every for before in inst.extra.control_predecessors}
     joined: dict[Instruction, None] = {}
@@ -56,8 +56,8 @@ def _join_halves(module: Module) -> None:
 
 
 def _collective(start: Instruction) -> Instruction | None:
-    """The collective that an instruction starts, as one synchronous instruction; None where it starts
-    something else.
+    """The collective that an instruction starts, as one synchronous instruction; None if it does not start a
+    collective.
     """
     op, marked = start.op, (*start.extra.frontend_attributes, ASYNCHRONOUS)
     extra = replace(start.extra, frontend_attributes=marked, control_predecessors=())

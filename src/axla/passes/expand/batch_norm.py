@@ -1,4 +1,6 @@
-"""Batch normalisation as reductions over all but the feature dimension, and elementwise arithmetic."""
+"""Batch normalisation as reductions over all dimensions but the feature dimension, and elementwise
+arithmetic.
+"""
 
 from __future__ import annotations
 
@@ -17,14 +19,14 @@ BatchNorm = BatchNormInference | BatchNormTraining | BatchNormGrad
 
 
 def batchnorm_expander(module: Module) -> None:
-    """Writes the three batch-norm ops as arithmetic in f32, or f64."""
+    """Writes the three batch-norm ops as arithmetic in f32, or in f64 if an operand is f64."""
     kinds = {BatchNormInference: _inference, BatchNormTraining: _training, BatchNormGrad: _grad}
     expand(module, "batchnorm-expander", dict.fromkeys(kinds, lambda i: written(i, kinds[type(i.op)])))
 
 
 class _Batch:
-    """The operands in the precision of the arithmetic, and operations along the feature dimension of the
-    first one.
+    """The operands of a batch-norm op in the type of the arithmetic, and operations along the feature
+    dimension of the first one, `x`.
     """
 
     def __init__(self, inst: Instruction[BatchNorm], given: Sequence[XlaOp]):
@@ -36,11 +38,11 @@ class _Batch:
         self.count = shape.size // max(shape.dims[self.feature], 1)
 
     def along(self, x: XlaOp) -> XlaOp:
-        """Broadcasts one number per feature to the shape of the operand."""
+        """Broadcasts one number per feature to the shape of `x`."""
         return ops.BroadcastInDim(x, self.x.dims, [self.feature])
 
     def sum(self, x: XlaOp) -> XlaOp:
-        """Sums per feature."""
+        """Sums over all dimensions but the feature dimension."""
         return ops.Reduce(x, number(x, 0), combiner("Add", x.dtype), self.reduced) if self.reduced else x
 
     def deviation(self, variance: XlaOp) -> XlaOp:
@@ -62,7 +64,7 @@ def _training(inst: Instruction[BatchNormTraining], *given: XlaOp) -> Sequence[X
     mean = batch.sum(batch.x) / batch.count
     centred = batch.x - batch.along(mean)
     variance = batch.sum(centred * centred) / batch.count
-    # What is returned is what is used.
+    # The result is computed from the mean and variance as they are returned, rounded to their type.
     kept = [typed(typed(x, given[1].dtype), batch.x.dtype) for x in (mean, variance)]
     return [batch.normalised(*batch.others, *kept), *kept]
 

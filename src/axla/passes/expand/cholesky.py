@@ -19,7 +19,7 @@ from axla.passes.expand.triangular import DiagonalBlock, Halves, Triangle, batch
 
 
 def cholesky_expander(module: Module) -> None:
-    """Writes every cholesky as loops over blocks and products."""
+    """Writes every cholesky as loops over blocks and dots."""
     expand(module, "cholesky-expander", {Cholesky: lambda inst: written(inst, _cholesky)})
 
 
@@ -28,22 +28,22 @@ def _cholesky(inst: Instruction, a: XlaOp) -> Sequence[XlaOp]:
     if not result.size:
         return [mx.zeros(a.builder, result.dtype, result.dims)]
     a = batched(a, result.dtype)
-    # Only one triangle counts; u^H u of the upper one is l l^H of its transpose.
+    # Only one triangle is read; u^H u of the upper one is l l^H of its transpose.
     found = lower_factor(a if op.lower else mx.adjoint(a))
-    # A pivot without a root leaves 0 or NaN on the diagonal.
+    # A pivot that is not positive leaves 0 or NaN on the diagonal.
     factor = mx.where(mx.every(mx.real(mx.diagonal(found)) > 0, 1), found, float("nan"))
     return [ops.Reshape(factor if op.lower else mx.adjoint(factor), result.dims)]
 
 
 def lower_factor(a: XlaOp) -> XlaOp:
-    """The lower factors of matrices [batch, rows, columns], read from their lower triangles. For a matrix
-    that is not positive definite the factor is right up to the first diagonal element that is not positive.
+    """The lower factors of matrices [batch, rows, columns], read from their lower triangles. If a matrix is
+    not positive definite, its factor is right up to the first diagonal element that is not positive.
     """
     return _whole(_factor(a, block_size(a.dims[1])))
 
 
 def _factor(a: XlaOp, block: int) -> Triangle:
-    """The lower factor, from the lower triangle, by blocks of `block` rows."""
+    """The lower factor of matrices, read from their lower triangles, computed by blocks of `block` rows."""
     size = a.dims[1]
     if size <= block:
         return DiagonalBlock(mx.repeat(size, [a], _next_column)[0])
@@ -56,7 +56,7 @@ def _factor(a: XlaOp, block: int) -> Triangle:
 
 
 def _whole(a: Triangle) -> XlaOp:
-    """The matrix of the given parts; zero above the diagonal."""
+    """The whole matrix of a triangle that is given in parts, with zeros above the diagonal."""
     if isinstance(a, DiagonalBlock):
         return a.matrix
     first, last = _whole(a.first), _whole(a.last)
@@ -65,7 +65,7 @@ def _whole(a: Triangle) -> XlaOp:
 
 
 def _next_column(at: XlaOp, a: XlaOp) -> Sequence[XlaOp]:
-    """Computes a column and subtracts its outer product with itself from the columns after it."""
+    """Computes column `at` and subtracts its outer product with itself from the columns after it."""
     numbers, columns = mx.column(a, at), mx.indices(a, 2)
     rows, root = mx.indices(numbers, 1), ops.Sqrt(mx.real(mx.part(a, at, at, 1, 1)))
     found = mx.where(rows == at, mx.like(root, a), mx.where(rows > at, mx.over(numbers, root), 0.0))

@@ -1,14 +1,15 @@
-"""Convolutions get one of two forms that have an emitter, or become dots.
+"""Rewrites convolutions into one of two forms that can be emitted, or into dots.
 
 Base dilation, reversal and batch groups are written as pad, reverse and reshape. The remaining window has
-strides, window dilation and padding; if the kernel cannot handle the padding, it becomes a pad as well:
+strides, window dilation and padding; if the kernel of the target cannot handle the padding, it becomes a pad
+as well:
 
     features last    b01f_01io->b01f    lanes run along features: of the result, or of groups of one feature
     features first   bf01_01io->bf01    lanes run along the last spatial dimension; no padding
 
-A convolution whose window covers one element, or the whole input, is a dot. So is one whose kernel does not
-fit in the cache, if there are few window positions: a convolution reads the kernel for each row of positions,
-a dot of the patches reads it once.
+A convolution whose window covers one element, or the whole input, is a dot. So is one whose kernel array does
+not fit in the cache, if there are few window positions: a convolution reads the kernel array for each row of
+positions, a dot of the patches reads it once.
 """
 
 from __future__ import annotations
@@ -39,24 +40,27 @@ from axla.passes.simplify.match import values_of
 from axla.target.machine import Target
 
 FEATURES = 8
-"""Output features of a group below this leave lanes empty: lanes go along the last spatial dimension."""
+"""The fewest output features of a group for lanes along features. With fewer, lanes run along the last
+spatial dimension.
+"""
 
 PATCHES = 2
-"""Patches that are a dot have at most so many times the kernel's elements."""
+"""Patches become a dot if there are at most PATCHES times as many positions as output features."""
 EDGE = 8
-"""Padding of the last spatial dimension beyond this is in memory, and that of windows which reach further to
-both sides: kernels write out the places in a window that sees it.
+"""The most padding of the last spatial dimension that a kernel handles itself, and only for windows of at
+most 2 * EDGE + 1 elements. Other padding is written to memory, since a kernel has code for each position at
+which the window covers padding.
 """
 ROW_BYTES = 1 << 20
-"""Of a row of the image beyond which padding is in memory."""
+"""The most bytes of a row of the image for which a kernel handles padding itself."""
 
 
 WINOGRAD = 32
-"""Features, and tiles of 2 by 2 places, from which on Winograd's products are worth their sums."""
+"""The fewest features, and tiles of 2 by 2 results, for which Winograd's algorithm is faster."""
 
 
 def convolution_canonicalize(module: Module, target: Target | None = None) -> None:
-    """Gives every convolution one of the two forms, or makes it a dot."""
+    """Brings every convolution into one of the two forms, or makes it a dot."""
     canonical = partial(_canonical, target=target)
     expand(module, "convolution-canonicalize", {Convolution: canonical})
 
@@ -67,7 +71,7 @@ def spatial_labels(rank: int) -> str:
 
 
 def canonical_labels(rank: int, features_first: bool) -> ConvDims:
-    """The dimension labels of one of the two forms."""
+    """The dimension labels of the form with features first or last, for `rank` spatial dimensions."""
     spatial = spatial_labels(rank)
     data = f"bf{spatial}" if features_first else f"b{spatial}f"
     return ConvDims(data, f"{spatial}io", data)
@@ -76,7 +80,7 @@ def canonical_labels(rank: int, features_first: bool) -> ConvDims:
 @dataclass(frozen=True)
 class _Parts:
     """A convolution [batch, spatial..., features] x [spatial..., inputs, outputs] whose window is not
-    reversed.
+    reversed. The fields are those of HLO's convolution, with feature groups only.
     """
 
     x: Instruction
@@ -90,7 +94,7 @@ class _Parts:
         return self.result.dims[1:-1]
 
     def padded(self) -> _Parts:
-        """The same convolution of a padded input: its window has neither padding nor base dilation."""
+        """An equal convolution of a padded input, whose window has neither padding nor base dilation."""
         window = self.window
         interior = tuple(d - 1 for d in window.base_dilation)
         if not any((*window.low, *window.high, *interior)):
@@ -101,7 +105,7 @@ class _Parts:
         return replace(self, x=x, window=inside)
 
     def keeps_edges(self, target: Target | None) -> bool:
-        """Whether the kernel handles padding of the window."""
+        """Whether the emitted kernel handles the padding of the window itself."""
         window, dims = self.window, shape_of(self.x).dims
         edges, row = (*window.low, *window.high), prod(dims[-2:]) * shape_of(self.x).dtype.itemsize
         plain = min(edges) >= 0 and set(window.base_dilation) == {1} and min(dims) > 0
@@ -141,7 +145,9 @@ def _parts(inst: Instruction, result: Shape) -> _Parts:
 
 
 def _with_padding(x: Instruction, labels: ConvDims, window: Window) -> tuple[Instruction, Window]:
-    """The operand of a pad with zeros, and the window with that padding added to its own."""
+    """Merges a pad with zeros into the window: returns the operand of the pad, and the window with more
+    padding. Returns `x` and `window` as they are if `x` is not such a pad.
+    """
     value = values_of(x.operands[1]) if isinstance(x.op, Pad) else None
     if value is None or value.any() or set(window.base_dilation) - {1}:
         return x, window
@@ -157,12 +163,14 @@ def _with_padding(x: Instruction, labels: ConvDims, window: Window) -> tuple[Ins
 
 
 def turned(x: Instruction, order: Sequence[int]) -> Instruction:
-    """Dimension k of the result is dimension order[k] of x."""
+    """`x` transposed: dimension k of the result is dimension order[k] of x."""
     return x if list(order) == sorted(order) else Transpose(tuple(order))(x)
 
 
 def _groups_to_features(x: Instruction, groups: int) -> Instruction:
-    """[groups * batch, spatial..., features] as [batch, spatial..., groups * features]."""
+    """Moves groups of the batch to the features: [groups * batch, spatial..., features] becomes [batch,
+    spatial..., groups * features].
+    """
     batch, *spatial, features = shape_of(x).dims
     split = reshaped(x, [groups, batch // groups, *spatial, features])
     last = len(spatial) + 2
@@ -189,8 +197,8 @@ def _convolved(inst: Instruction, parts: _Parts, target: Target | None) -> Instr
 
 
 def _at_only_place(parts: _Parts) -> Instruction:
-    """A convolution with a single window position, as a product of the input that the window covers and the
-    kernel.
+    """A convolution with a single window position, as a dot of the input that the window covers and the
+    kernel array.
     """
     x, kernel, window = parts.x, parts.kernel, parts.window
     dims, turns = shape_of(x).dims, isinstance(x.op, Transpose)
@@ -210,8 +218,9 @@ def _at_only_place(parts: _Parts) -> Instruction:
 
 
 def _by_phases(inst: Instruction, parts: _Parts, target: Target) -> Instruction:
-    """A convolution with base dilation as several convolutions without. Output positions that see the input
-    elements at the same places of the window, `base dilation` positions apart, form one of them.
+    """A convolution with base dilation as several convolutions without it. All output positions at which the
+    window has the input elements in the same offsets form one of them; they are `base dilation` positions
+    apart.
     """
     window, places = parts.window, parts.places
     d = next(d for d, by in enumerate(window.base_dilation) if by > 1)
@@ -244,12 +253,12 @@ def _by_phases(inst: Instruction, parts: _Parts, target: Target) -> Instruction:
 
 
 def _with(values: Sequence[int], d: int, value: int) -> tuple[int, ...]:
-    """The tuple with the entry at `d` replaced."""
+    """The tuple with the entry at index `d` replaced."""
     return (*values[:d], value, *values[d + 1 :])
 
 
 def _elements_of(parts: _Parts, at: Sequence[int]) -> Instruction:
-    """The input elements that the windows cover at position `at` of the window."""
+    """The input elements that are at offset `at` of the window, for all window positions."""
     dims, window = shape_of(parts.x).dims, parts.window
     first = [n * d for n, d in zip(at, window.window_dilation, strict=True)]
     limits = [f + (n - 1) * s + 1 for f, n, s in zip(first, parts.places, window.stride, strict=True)]
@@ -260,7 +269,7 @@ def _elements_of(parts: _Parts, at: Sequence[int]) -> Instruction:
 
 
 def _reads_kernel_often(parts: _Parts, target: Target | None) -> bool:
-    """Whether the kernel does not fit in the cache, while the patches do."""
+    """Whether the kernel array does not fit in the cache, while the patches do."""
     if target is None or target.local_bytes or parts.groups > 1:
         return False
     kernel, places = shape_of(parts.kernel), prod(parts.result.dims[:-1])
@@ -269,13 +278,15 @@ def _reads_kernel_often(parts: _Parts, target: Target | None) -> bool:
 
 
 def _patches(parts: _Parts) -> Instruction:
-    """The patches that the windows cover: [batch, positions..., window * features]."""
+    """The input elements of each window, as [batch, positions..., window * features]."""
     seen = [_elements_of(parts, at) for at in product(*map(range, parts.window.size))]
     return Concatenate((len(parts.places) + 1,))(*seen)
 
 
 def _dot(parts: _Parts, x: Instruction) -> Instruction:
-    """The dot of the patches, one per group: [positions, groups * inputs] x [inputs, groups * outputs]."""
+    """The convolution as a dot of the patches `x`, one per group: [positions, groups * inputs] x [inputs,
+    groups * outputs].
+    """
     *seen, outputs = shape_of(parts.kernel).dims
     inputs = prod(seen)
     groups, rows = parts.groups, shape_of(x).size // (parts.groups * inputs)
@@ -334,8 +345,8 @@ def _suits_winograd(parts: _Parts, target: Target | None) -> bool:
 
 
 def _whole_words(parts: _Parts, target: Target) -> _Parts:
-    """Pads the input features with zeros to whole words of short numbers, where the kernel is a constant and
-    can be stored in such words.
+    """Pads the input features with zeros to whole words of several short numbers, if the kernel array is a
+    constant, which is padded too.
     """
     x, dtype, values = parts.x, shape_of(parts.x).dtype, values_of(parts.kernel)
     *window, inputs, outputs = shape_of(parts.kernel).dims
@@ -350,8 +361,8 @@ def _whole_words(parts: _Parts, target: Target) -> _Parts:
 
 
 def _inputs_in_window(inst: Instruction, parts: _Parts, target: Target) -> Instruction:
-    """Groups with several inputs and one output feature each, as channels: the inputs of a group become a
-    dimension of the window.
+    """Computes groups with several inputs and one output feature each as channels: the inputs of a group
+    become a dimension of the window.
     """
     (batch, *spatial, _), window, groups = shape_of(parts.x).dims, parts.window, parts.groups
     inputs, rank = shape_of(parts.kernel).dims[-2], window.rank

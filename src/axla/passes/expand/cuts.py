@@ -1,4 +1,4 @@
-"""Cuts whole arrays into the parts that partitions hold, and joins parts to whole arrays."""
+"""Cuts whole arrays into the parts of the partitions, and joins the parts to whole arrays."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ CHANNEL = 1
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """How a whole array is cut.
+    """The way in which partitions divide a whole array.
 
     `dims`: the number of parts along each dimension, then the number of partitions with the same part, then
-    the number of partitions whose arrays must be added to give the part. `partitions`: numbers of the
+    the number of partitions whose arrays must be added to get a part. `partitions`: numbers of the
     partitions, row-major over `dims`.
     """
 
@@ -51,39 +51,43 @@ class Cut:
 
     @property
     def addends(self) -> int:
-        """The number of partitions whose addends sum up to one part; 1 where each has the part itself."""
+        """The number of partitions whose arrays must be added to get one part; 1 if each partition has the
+        part itself.
+        """
         return self.dims[-1]
 
     @property
     def axes(self) -> list[int]:
-        """The axes of `dims` along which partitions hold different elements."""
+        """The axes of `dims` along which partitions have different data."""
         return [n for n, count in enumerate(self.dims) if count > 1 and n != len(self.dims) - 2]
 
     def divides(self, shape: Shape) -> bool:
-        """Whether all parts of an array have the same size."""
+        """Whether the dimensions of an array can be divided into parts of equal size."""
         return len(shape.dims) == len(self.counts) and not any(map(int.__mod__, shape.dims, self.counts))
 
     def part_of(self, shape: Shape) -> Shape:
-        """The shape of the parts of an array."""
+        """The shape of the parts of an array; raises UnsupportedError if the parts would have different
+        sizes.
+        """
         if not self.divides(shape):
-            raise UnsupportedError(f"{shape.logical} in {self.counts} parts, which are of different sizes")
+            raise UnsupportedError(f"{shape.logical} cannot be divided into {self.counts} equal parts")
         return Shape(shape.dtype, tuple(map(int.__floordiv__, shape.dims, self.counts)))
 
     def groups(self, axis: int, replicas: int) -> ReplicaGroups:
-        """The groups of participants that differ only in their position along an axis."""
+        """The groups of participants that differ only in their position along an axis, for each replica."""
         rows = np.moveaxis(np.reshape(self.partitions, self.dims), axis, -1).reshape(-1, self.dims[axis])
         every = np.concatenate([rows + len(self.partitions) * replica for replica in range(replicas)])
         return ReplicaGroups(tuple(map(tuple, every.tolist())))
 
     def places(self, axis: int) -> list[int]:
-        """The position of each partition along an axis."""
+        """The position of each partition along an axis, by partition number."""
         at = np.unravel_index(np.argsort(self.partitions), self.dims)
         return at[axis].tolist()
 
 
 def cut_of(sharding: Sharding | None, rank: int, partitions: int) -> Cut | None:
-    """The cut that a sharding describes; None where every partition holds the whole array. Raises
-    UnsupportedError for a sharding of another rank or for other partitions.
+    """The cut that a sharding describes; None if every partition has the whole array. Raises UnsupportedError
+    for a sharding of another rank or number of partitions.
     """
     what = without_axes(sharding, rank).what if sharding is not None else "replicated"
     if what == "unreduced":
@@ -92,7 +96,7 @@ def cut_of(sharding: Sharding | None, rank: int, partitions: int) -> Cut | None:
         return None
     devices = what.devices if isinstance(what.devices, tuple) else tuple(what.devices.array().tolist())
     if what.rank != rank or sorted(devices) != list(range(partitions)):
-        raise UnsupportedError(f"a sharding {{{sharding}}} of rank {rank} for {partitions} partitions")
+        raise UnsupportedError(f"sharding {{{sharding}}} does not fit rank {rank}, {partitions} partitions")
     addends = what.dims[-1] if what.kinds[-1:] == ("unreduced",) else 1
     counts = what.dims[:rank]
     cut = Cut((*counts, partitions // prod(counts) // addends, addends), devices)
@@ -100,7 +104,9 @@ def cut_of(sharding: Sharding | None, rank: int, partitions: int) -> Cut | None:
 
 
 def cut_whole(whole: Instruction, cut: Cut) -> Instruction:
-    """The part of a whole array that the current partition holds."""
+    """Takes the part of the current partition from a whole array. If parts are sums, one partition takes the
+    values and the others zeros.
+    """
     computation, shape = whole.computation, shape_of(whole)
     part = cut.part_of(shape)
     found = whole
@@ -116,8 +122,8 @@ def cut_whole(whole: Instruction, cut: Cut) -> Instruction:
 
 
 def addend(part: Instruction, cut: Cut) -> Instruction:
-    """A whole array with the part in its place and zeros elsewhere. The sum of these arrays of all partitions
-    is the array that was cut.
+    """A whole array with the part at its position and zeros elsewhere. The sum of these arrays over all
+    partitions is the array that was cut.
     """
     computation, shape = part.computation, shape_of(part)
     dims = tuple(map(int.__mul__, shape.dims, cut.counts))
@@ -126,7 +132,7 @@ def addend(part: Instruction, cut: Cut) -> Instruction:
 
 
 def _starts(computation: Computation, part: Shape, cut: Cut) -> list[Instruction]:
-    """The start indices of the current partition's part."""
+    """The start indices of the current partition's part in the whole array."""
     number = computation.add(PartitionId())
     columns = [[place * size for place in cut.places(axis)] for axis, size in enumerate(part.dims)]
     return [looked_up(number, column) for column in columns]
@@ -138,14 +144,14 @@ def _nothing(computation: Computation, shape: Shape) -> Instruction:
 
 
 def looked_up(number: Instruction, column: list[int], dtype: DType = S32) -> Instruction:
-    """Looks up a scalar in a constant table by the number of the partition."""
+    """Looks up an element of a constant table by the number of the partition. `number` is that number."""
     table = Literal.of(column, dtype)
     row = DynamicSlice((1,))(number.computation.add(Constant(table.shape, table)), number)
     return Reshape(Shape(dtype))(row)
 
 
 def joined(part: Instruction, cut: Cut, replicas: int) -> Instruction:
-    """The whole array, gathered from the parts of all partitions."""
+    """Gathers the whole array from the parts of all partitions."""
     for axis in cut.axes:
         shape, groups = shape_of(part), cut.groups(axis, replicas)
         if axis == len(cut.dims) - 1:

@@ -1,4 +1,4 @@
-"""Ops of other packages that define their own expansion, by a method `expand`."""
+"""Expands ops of other packages by their own method `expand`."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from axla.builder.xla_builder import XlaOp
 
 DEEPEST = 8
-"""How often what an op is written in may be written in other ops again."""
+"""The most rounds of expansion: an expansion may contain other ops that have a method `expand`."""
 
 
 def op_expander(module: Module) -> None:
-    """Replaces every op that has a method `expand(*operands)` by what that method builds. Raises
+    """Replaces every op that has a method `expand(*operands)` by the result of that method. Raises
     UnsupportedError for one that still exists after `DEEPEST` rounds.
     """
     for times in range(DEEPEST + 1):
@@ -29,7 +29,7 @@ def op_expander(module: Module) -> None:
             return
         if times == DEEPEST:
             names = ", ".join(sorted(kind.opcode for kind in kinds))
-            raise UnsupportedError(f"{names}: expand returned such an op more than {DEEPEST} times")
+            raise UnsupportedError(f"{names}: the results of expand contain such ops after {DEEPEST} rounds")
         expand(module, "op-expander", dict.fromkeys(kinds, partial(written, write=_results)))
 
 
@@ -41,5 +41,5 @@ def _results(inst: Instruction, *operands: XlaOp) -> Sequence[XlaOp]:
         results = (found,) if isinstance(found, XlaOp) else tuple(found)
     if [result.shape.logical for result in results] != [leaf.logical for leaf in inst.shape.leaves()]:
         shapes = ", ".join(result.shape.to_string(layout=False) for result in results)
-        raise UnsupportedError(f"{inst!r}: expand returned {shapes}")
+        raise UnsupportedError(f"{inst!r}: expand returned results of other shapes: {shapes}")
     return results

@@ -1,10 +1,10 @@
-"""Arrays of dynamic size as arrays of their maximal size, with the actual sizes as extra values.
+"""Replaces arrays of dynamic size by arrays of their maximal size, with the actual sizes as extra values.
 
 Elements beyond the actual size never affect a result: ops that combine elements replace them first
 (`dynamic_rules`). As argument or result of a computation, an array with n dynamic dimensions is a tuple of
 the padded array and n sizes. The entry takes sizes as additional parameters after its own, in the order of
-leaves and dimensions, and returns those of its result after it: `(result, size, size...)`. The entry layout
-still says which dimensions were dynamic.
+leaves and dimensions, and returns the sizes of its result after the result: `(result, size, size...)`. The
+entry layout still says which dimensions were dynamic.
 """
 
 from __future__ import annotations
@@ -26,11 +26,13 @@ from axla.passes.expand.dynamic_values import Sized, bounds, static
 from axla.passes.rewrite import current_session
 
 PaddedValue = Sized | list["PaddedValue"] | Instruction
-"""An array, a tuple, or what has no dynamic size anywhere and is not an array."""
+"""The padded form of a value: an array, a list for a tuple, or an instruction for a value without dynamic
+sizes that is not an array.
+"""
 
 
 def dynamic_padder(module: Module) -> None:
-    """Removes all dynamic shapes, and all ops that get, set or depend on dynamic sizes."""
+    """Removes all dynamic shapes, and all ops that read, set or depend on dynamic sizes."""
     for computation in computations_callees_first(module):
         if any(map(_concerns, computation.instructions)):
             if not current_session().may_fire("dynamic-padder", computation.root):
@@ -48,7 +50,9 @@ def _is_dynamic(shape: AnyShape) -> bool:
 
 
 def _packed_shape(shape: AnyShape) -> AnyShape:
-    """The shape of a value as argument or result of a computation."""
+    """The shape of a value as argument or result of a computation: each dynamic array is a tuple of array and
+    sizes.
+    """
     if isinstance(shape, TupleShape):
         return TupleShape([_packed_shape(s) for s in shape.elements])
     if isinstance(shape, Shape) and shape.is_dynamic:
@@ -68,7 +72,8 @@ class _Padder:
     def __init__(self, computation: Computation):
         self.computation = computation
         self.values: dict[Instruction, PaddedValue] = {}
-        self.declared: dict[Instruction, AnyShape] = {}  # of parameters, whose shapes change first
+        # parameters with their declared shapes, as their shapes change first
+        self.declared: dict[Instruction, AnyShape] = {}
 
     def shape(self, inst: Instruction) -> AnyShape:
         return self.declared.get(inst, inst.shape)
@@ -92,10 +97,10 @@ class _Padder:
                 computation.remove(inst)
         _drop_edges_of_removed(computation)
 
-    # -- the entry ---------------------------------------------------------------------------------------
+    # Parameters and result of the entry
 
     def enter(self) -> None:
-        """Gives parameters fixed sizes, and adds parameters for the actual sizes."""
+        """Gives parameters static shapes, and adds parameters for the actual sizes."""
         entry = self.computation
         before = tuple(entry.parameters)
         for parameter in before:
@@ -162,14 +167,14 @@ class _Padder:
             new = self.computation.add(op, [self.packed(v, self.shape(o)) for v, o in given])
             return self.unpacked(new, inst.shape)
         found: Any = applied(inst, [self.array(v, inst) for v in operands])
-        # As in XLA, set-dimension-size keeps the other sizes, whatever its shape declares.
+        # As in XLA, set-dimension-size keeps the sizes of other dimensions, whatever its shape declares.
         return found if isinstance(op, hlo.SetDimensionSize) else _declared(found, inst.shape)
 
     def same(self, inst: Instruction, operands: Sequence[PaddedValue]) -> PaddedValue:
-        """An instruction that does not depend on dynamic sizes, with its operands replaced where they
+        """Keeps an instruction that does not depend on dynamic sizes, with operands replaced if they
         changed.
         """
-        calls = _takes_tuples(inst.op)  # as computations do that are called
+        calls = _takes_tuples(inst.op)  # computations take arrays with sizes as tuples
         for number, (value, old) in enumerate(zip(operands, inst.operands, strict=True)):
             new = (
                 value.data if isinstance(value, Sized) and not calls else self.packed(value, self.shape(old))
@@ -183,15 +188,15 @@ class _Padder:
             return value
         if isinstance(value, Instruction):
             return Sized(value)
-        raise UnsupportedError(f"{inst!r}: a tuple with dynamic sizes is not supported here")
+        raise UnsupportedError(f"{inst!r}: an operand that is a tuple with dynamic sizes is not supported")
 
-    # -- where computations are called ------------------------------------------------------------------
+    # Arguments and results of called computations
 
     def packed(
         self, value: PaddedValue, shape: AnyShape, sizes_out: list[Instruction] | None = None
     ) -> Instruction:
-        """A value as one instruction of the packed shape of `shape`. With a list `sizes_out` it is the padded
-        value alone, and the sizes are appended to the list.
+        """Packs a value into one instruction of the packed shape of `shape`. With a list `sizes_out` it is
+        only the padded data, and the sizes are appended to the list.
         """
         if isinstance(value, Instruction):
             return value
@@ -210,8 +215,8 @@ class _Padder:
     def unpacked(
         self, inst: Instruction, shape: AnyShape, sizes_in: Iterator[Instruction] | None = None
     ) -> PaddedValue:
-        """The value that an instruction of the packed shape of `shape` represents. With `sizes_in` the
-        instruction is the padded value alone.
+        """The inverse of `packed`: the value that `inst` represents. With `sizes_in` `inst` is only the
+        padded data, and the sizes are taken from the iterator.
         """
         if isinstance(shape, TupleShape):
             if not _is_dynamic(shape):
@@ -231,8 +236,8 @@ class _Padder:
 
 
 def _declared(value: Any, shape: Any) -> Any:
-    """A value whose dynamic sizes are those that its shape declares as dynamic; other dimensions count as
-    full.
+    """The value with the sizes of only those dimensions that its shape declares as dynamic; other dimensions
+    count as full.
     """
     if isinstance(value, list):
         return [_declared(v, s) for v, s in zip(value, shape.elements, strict=True)]

@@ -1,4 +1,4 @@
-"""Rules for ops on arrays with dynamic sizes: each gives the padded data and the actual sizes of the
+"""Rules for ops on arrays with dynamic sizes: each rule returns the padded data and the actual sizes of the
 result.
 """
 
@@ -31,7 +31,9 @@ from axla.passes.expand.expander import converted, full, scalar, spread
 
 
 def applied(inst: Instruction, operands: Sequence[Sized]) -> Result:
-    """Applies an instruction to operands with sizes."""
+    """Applies the op of an instruction to operands with sizes; raises UnsupportedError if there is no rule
+    for the op.
+    """
     rule = _elementwise if inst.op.elementwise else RULES.get(type(inst.op))
     if rule is None:
         if all(s is None for o in operands for s in o.sizes):
@@ -41,7 +43,7 @@ def applied(inst: Instruction, operands: Sequence[Sized]) -> Result:
     return rule(inst, operands)
 
 
-# Element by element, and along dimensions
+# Elementwise ops, and ops that move elements
 
 
 def _elementwise(inst: Instruction, operands: Sequence[Sized]) -> Sized:
@@ -51,17 +53,19 @@ def _elementwise(inst: Instruction, operands: Sequence[Sized]) -> Sized:
 
 
 def _bitcast_convert(inst: Instruction, operands: Sequence[Sized]) -> Sized:
-    """One more dimension for the parts of an element, or one less where parts are joined to one element."""
+    """Adds a dimension if elements are divided into parts, or removes the last one if parts are joined to
+    elements.
+    """
     (x,) = operands
     new = again(inst, [x.data])
     rank = shape_of(new).rank
     if any(s is not None for s in x.sizes[rank:]):
-        raise UnsupportedError(f"{inst!r}: the parts of an element are all there, or it is none")
+        raise UnsupportedError(f"{inst!r}: the dimension of an element's parts cannot have a dynamic size")
     return Sized(new, (*x.sizes, None)[:rank])
 
 
 def _batched(inst: Instruction, operands: Sequence[Sized]) -> Result:
-    """Ops that treat each matrix, or row, of a batch alike."""
+    """Handles ops on each matrix, or row, of a batch: batch dimensions may have dynamic sizes."""
     op = inst.op
     own = len(op.fft_length) if isinstance(op, hlo.Fft) else 1 if isinstance(op, hlo.TopK) else 2
     batch = len(operands[0].sizes) - own
@@ -104,7 +108,9 @@ def _reverse(inst: Instruction, operands: Sequence[Sized]) -> Sized:
 
 
 def _whole(result: Sequence[int], x: Sized) -> tuple[Instruction | None, ...]:
-    """The sizes of the dimensions that a slice takes whole; None for others."""
+    """The sizes of the dimensions of which a slice takes all elements; None for others. `result` has the
+    sizes of the slice.
+    """
     return tuple(s if n == m else None for n, m, s in zip(result, x.bounds, x.sizes, strict=True))
 
 
@@ -114,7 +120,7 @@ def _slice(inst: Instruction, operands: Sequence[Sized]) -> Sized:
 
 
 def _dynamic_update_slice(inst: Instruction, operands: Sequence[Sized]) -> Sized:
-    """Where the update is not valid, the old elements stay."""
+    """Keeps the old elements where the update is not valid."""
     x, update, *starts = operands
     numbers = [s.data for s in starts]
     mask = update.mask(range(len(update.sizes)))
@@ -140,7 +146,7 @@ def _pad(inst: Instruction, operands: Sequence[Sized]) -> Sized:
 
 
 def _concatenate(inst: Instruction, operands: Sequence[Sized]) -> Sized:
-    """Along a dynamic dimension each operand is put behind the valid elements of those before it."""
+    """Along a dynamic dimension, puts each operand after the valid elements of those before it."""
     op = op_of(inst, hlo.Concatenate)
     at = op.dimensions[0]
     rank = len(operands[0].sizes)
@@ -160,7 +166,9 @@ def _concatenate(inst: Instruction, operands: Sequence[Sized]) -> Sized:
 
 
 def _reshape(inst: Instruction, operands: Sequence[Sized]) -> Sized:
-    """Dimensions that stay keep their sizes; the elements of other ones are gathered one by one."""
+    """Dimensions that stay keep their sizes. If others have dynamic sizes, the elements are gathered one by
+    one.
+    """
     x, result = operands[0], static(shape_of(inst))
     source = Shape(result.dtype, x.bounds, [s is not None for s in x.sizes])
     carried = carried_sizes(source, shape_of(inst), getattr(inst.op, "inferred_dimension", -1))
@@ -179,7 +187,9 @@ def _reshape(inst: Instruction, operands: Sequence[Sized]) -> Sized:
 
 
 def _dynamic_reshape(inst: Instruction, operands: Sequence[Sized]) -> Sized:
-    """Static dimensions of the result keep their size, whatever their size operand says."""
+    """The dynamic dimensions of the result take their size operands. Static ones keep their size, whatever
+    their size operand is.
+    """
     x, *given = operands
     result = static(shape_of(inst))
     marks = shape_of(inst).dynamic
@@ -192,7 +202,9 @@ def _dynamic_reshape(inst: Instruction, operands: Sequence[Sized]) -> Sized:
 
 
 def _gathered(x: Sized, result: Shape, sizes: Sequence[Instruction | None]) -> Instruction:
-    """The valid elements of x in row-major order, as the first ones of an array of the result's sizes."""
+    """The valid elements of x in row-major order, as the valid elements of an array of shape `result` with
+    the sizes `sizes`.
+    """
     computation = x.data.computation
     dtype = S32 if result.size < 1 << 31 else S64
     places = result.with_dtype(dtype).logical
@@ -234,7 +246,7 @@ def _gather(inst: Instruction, operands: Sequence[Sized]) -> Sized:
 
 
 def _scatter(inst: Instruction, operands: Sequence[Sized]) -> Result:
-    """Invalid updates get positions outside of the array, where they are dropped."""
+    """Gives invalid updates indices outside of the array, so that they are dropped."""
     op, count = op_of(inst, hlo.Scatter), len(operands) // 2
     inputs, indices, updates = operands[:count], operands[count], together(operands[count + 1 :])
     if any(updates[0].sizes[d] is not None for d in op.update_window_dims):
@@ -248,7 +260,7 @@ def _scatter(inst: Instruction, operands: Sequence[Sized]) -> Result:
     return several(found, inputs[0].sizes)
 
 
-# Sizes
+# Ops that read or set sizes
 
 
 def _get_size(inst: Instruction, operands: Sequence[Sized]) -> Sized:

@@ -1,4 +1,4 @@
-"""Sorting arrays with dynamic sizes: invalid elements come last, whatever their value."""
+"""Sorts arrays with dynamic sizes: invalid elements come last, whatever their value."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from axla.ir.graph import Computation, Instruction
 
 
 def sorted_first(op: Sort, operands: Sequence[Instruction], counts: Instruction) -> list[Instruction]:
-    """The sorted operands, with all valid elements before all invalid ones."""
+    """The sorted operands, with all valid elements before all invalid ones. `counts` says which elements are
+    valid.
+    """
     comparator = _with_mask(op.to_apply)
     new = Sort(op.dimensions, op.is_stable, comparator)
     found = counts.computation.add(new, [*operands, counts])

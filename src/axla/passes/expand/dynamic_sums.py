@@ -1,5 +1,5 @@
-"""Rules for ops that combine elements of arrays with dynamic size: invalid elements are replaced by a neutral
-element.
+"""Rules for ops that combine elements of arrays with dynamic size: invalid elements are replaced by the
+identity of the combiner.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ def _reduce(inst: Instruction, operands: Sequence[Sized]) -> Result:
 
 
 def _neutral(reducer: Computation, init: Instruction) -> Instruction:
-    """The neutral element of a combiner; the initial value where none is known."""
+    """The identity of a combiner; the initial value if the identity is not known."""
     root, dtype = reducer.root, shape_of(init).dtype
     if len(root.operands) != 2 or set(root.operands) != set(reducer.parameters):
         return init
     found = neutral(type(root.op), dtype)
     if found is None:
         return init
-    if found == 0 and dtype.is_inexact:  # -0.0 is what changes nothing
+    if found == 0 and dtype.is_inexact:  # adding -0.0 changes nothing
         found = complex(-0.0, -0.0) if dtype.is_complex else -0.0
     return scalar(init.computation, dtype, found)
 
@@ -53,7 +53,7 @@ def _reduce_window(inst: Instruction, operands: Sequence[Sized]) -> Result:
 
 
 def _places(window: Window, d: int, size: Instruction) -> Instruction:
-    """The number of positions of a window along its dimension d, for an array with `size` elements there."""
+    """The number of window positions along dimension d, for an array with `size` elements there."""
     one, zero = number(size, 1), number(size, 0)
     dilation = number(size, window.base_dilation[d])
     reach = hlo.Add()(hlo.Multiply()(hlo.Subtract()(size, one), dilation), one)
@@ -65,7 +65,7 @@ def _places(window: Window, d: int, size: Instruction) -> Instruction:
 
 
 def _convolution(inst: Instruction, operands: Sequence[Sized]) -> Sized:
-    """Batch, spatial and summed feature dimensions of the input may have dynamic sizes."""
+    """The batch, spatial and input feature dimensions of the input may have dynamic sizes."""
     op, (x, kernel) = op_of(inst, hlo.Convolution), operands
     labels = op.dim_labels
     features = least(x.sizes[labels.input_feature], kernel.sizes[labels.kernel_input])
@@ -75,7 +75,7 @@ def _convolution(inst: Instruction, operands: Sequence[Sized]) -> Sized:
         or (op.feature_group_count > 1 and features is not None)
         or (op.batch_group_count > 1 and batch is not None)
     ):
-        raise UnsupportedError(f"{inst!r}: a kernel of dynamic size, or groups of one, is not supported")
+        raise UnsupportedError(f"{inst!r}: a kernel of dynamic size is not supported, nor are groups of one")
     sizes: list[Instruction | None] = [None] * len(x.sizes)
     sizes[labels.output_batch] = batch
     for n, (source, target) in enumerate(zip(labels.input_spatial, labels.output_spatial, strict=True)):
@@ -122,4 +122,4 @@ SUMS = {
     hlo.Reduce: _reduce, hlo.ReduceWindow: _reduce_window, hlo.Convolution: _convolution,
     hlo.Dot: _dot, hlo.Sort: _sort,
 }  # fmt: skip
-"""The rules of this file, by op."""
+"""The rules of this file, by class of op."""

@@ -1,4 +1,4 @@
-"""Arrays of which only a part is valid, and functions that the rules for ops on them share
+"""Arrays of which only a part is valid, and functions shared by the rules for ops on them
 (`dynamic_rules`).
 """
 
@@ -21,7 +21,7 @@ from axla.passes.expand.expander import converted, scalar, spread
 
 @dataclass(frozen=True)
 class Sized:
-    """An array with valid sizes: elements below `sizes[d]` of dimension d are valid; all of them where that
+    """An array with valid sizes: the first `sizes[d]` elements of dimension d are valid; all of them if that
     is None.
     """
 
@@ -34,16 +34,16 @@ class Sized:
 
     @property
     def bounds(self) -> tuple[int, ...]:
-        """The static dims of the array: upper bounds of the sizes."""
+        """The static sizes of the dimensions, which are upper bounds of the valid sizes."""
         return shape_of(self.data).dims
 
     def size(self, d: int) -> Instruction:
-        """The size of a dimension as a scalar."""
+        """The valid size of dimension d, as a scalar."""
         found = self.sizes[d]
         return scalar(self.data.computation, S32, self.bounds[d]) if found is None else found
 
     def mask(self, dimensions: Sequence[int]) -> Instruction | None:
-        """Whether each element is valid along these dimensions; None when all are."""
+        """Whether each element is valid along the given dimensions, as an array of pred; None if all are."""
         found: Instruction | None = None
         for d in dimensions:
             size = self.sizes[d]
@@ -53,7 +53,9 @@ class Sized:
         return found
 
     def masked(self, dimensions: Sequence[int], fill: Instruction) -> Instruction:
-        """The data with invalid elements replaced by a scalar."""
+        """The data with invalid elements replaced by the scalar `fill`; only the given dimensions are
+        checked.
+        """
         mask = self.mask(dimensions)
         if mask is None:
             return self.data
@@ -67,19 +69,19 @@ PaddingRule = Callable[[Instruction, Sequence[Sized]], Result]
 
 
 def static(shape: Shape) -> Shape:
-    """The shape with static dimensions of its maximal sizes."""
+    """The shape with all dimensions static, of their maximal sizes."""
     return Shape(shape.dtype, shape.dims)
 
 
 def bounds(shape: AnyShape) -> AnyShape:
-    """The same for a shape that may be a tuple."""
+    """Like `static`, for a shape that may be a tuple."""
     if isinstance(shape, TupleShape):
         return TupleShape([bounds(s) for s in shape.elements])
     return static(shape) if isinstance(shape, Shape) else shape
 
 
 def again(inst: Instruction, operands: Sequence[Instruction], op: Op | None = None) -> Instruction:
-    """The same op on other operands, its shape static."""
+    """Adds the op of an instruction again, with other operands and a static shape. `op` replaces the op."""
     found: Any = op or inst.op
     if found.holds_shape:
         found = replace(found, shape=bounds(found.shape))
@@ -92,12 +94,12 @@ def _below(shape: Shape, dimension: int, size: Instruction) -> Instruction:
 
 
 def number(like: Instruction, value: int) -> Instruction:
-    """An s32 constant in the computation of `like`."""
+    """A scalar s32 constant in the computation of `like`."""
     return scalar(like.computation, S32, value)
 
 
 def least(*sizes: Instruction | None) -> Instruction | None:
-    """The smallest of those sizes that are not None."""
+    """The minimum of those sizes that are not None; None if all are."""
     found: Instruction | None = None
     for size in dict.fromkeys(s for s in sizes if s is not None):
         found = size if found is None else Minimum()(found, size)
@@ -105,14 +107,14 @@ def least(*sizes: Instruction | None) -> Instruction | None:
 
 
 def together(arrays: Sequence[Sized]) -> list[Sized]:
-    """Arrays of one shape, each with the sizes that all of them have valid."""
+    """Arrays of the same shape, each with the sizes up to which all of them are valid."""
     rank = len(arrays[0].sizes)
     sizes = tuple(least(*[x.sizes[d] for x in arrays]) for d in range(rank))
     return [Sized(x.data, sizes) for x in arrays]
 
 
 def several(inst: Instruction, sizes: tuple[Instruction | None, ...]) -> Result:
-    """The results of an instruction, each with these dynamic sizes."""
+    """The results of an instruction, all with the same dynamic sizes."""
     if isinstance(inst.shape, Shape):
         return Sized(inst, sizes)
     return [Sized(GetTupleElement(n)(inst), sizes) for n, _ in enumerate(inst.shape.leaves())]

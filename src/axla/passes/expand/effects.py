@@ -1,4 +1,4 @@
-"""The order of transfers with the host (infeed, outfeed, host calls), the same for all backends."""
+"""Fixes the order of transfers with the host (infeed, outfeed, host calls), the same for all backends."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ Kinds = frozenset[type[Op]]
 
 
 def effect_order(module: Module) -> None:
-    """Adds control edges between instructions with effects, and calls of computations with effects, in the
-    order in which the interpreter runs them. Raises CompileError for infeeds, or outfeeds, whose order the
-    program does not define.
+    """Adds control edges between instructions with effects, and between calls of computations with effects,
+    in the order in which the interpreter runs them. Raises CompileError if the program does not define the
+    order of two infeeds, or of two outfeeds.
     """
     holding: dict[Computation, Kinds] = {}
     every = (inst.op for computation in module.computations for inst in computation.instructions)
@@ -40,7 +40,9 @@ def effect_order(module: Module) -> None:
 
 
 def _kinds(inst: Instruction, holding: Mapping[Computation, Kinds]) -> Kinds:
-    """The kinds of effects that an instruction has. An infeed without arrays reads nothing."""
+    """The classes of ops with ordered effects that an instruction runs. An infeed without arrays is not
+    counted.
+    """
     op = inst.op
     if op.in_order and op.side_effect:
         nothing = isinstance(op, Infeed) and all(leaf.is_token for leaf in op.shape.leaves())
@@ -52,7 +54,7 @@ def _kinds(inst: Instruction, holding: Mapping[Computation, Kinds]) -> Kinds:
 def _refuse(opcode: str, pair: Sequence[Instruction]) -> NoReturn:
     lines = [f"{inst!r}\n  at {inst.extra.location}" if inst.extra.location else f"{inst!r}" for inst in pair]
     raise CompileError(
-        "\n".join(lines) + f"\n  nothing says which of these is first; a program needs a total order of its "
+        "\n".join(lines) + f"\n  the order of these two is not defined; a program must order all its "
         f"{opcode}s: pass the token of one to the other  [{opcode}_order]"
     )
 
@@ -60,8 +62,9 @@ def _refuse(opcode: str, pair: Sequence[Instruction]) -> NoReturn:
 def _unordered(
     order: Sequence[Instruction], events: Container[Instruction]
 ) -> Iterator[tuple[Instruction, Instruction]]:
-    """The neighbours in `order` of which the second does not depend on the first."""
-    after: dict[Instruction, int] = {}  # how many events, the last of them included, come before
+    """Yields neighbouring events in `order` of which the second does not depend on the first."""
+    # the number of events that an instruction waits for, with itself if it is one
+    after: dict[Instruction, int] = {}
     last: Instruction | None = None
     count = 0
     for inst in order:

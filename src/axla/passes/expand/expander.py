@@ -1,4 +1,4 @@
-"""Functions that expanders share: running an expansion over a module, building with a builder, constants."""
+"""Functions that expansions share: running one over a module, building with a builder, constants."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 
 Expansion = Callable[[Instruction[Any]], Instruction | None]
 Waiting = dict[Instruction, dict[Instruction, None]]
-"""Who waits for an instruction by a control edge."""
+"""Maps an instruction to the instructions that have it as a control predecessor."""
 
 
 def expand(module: Module, name: str, kinds: Mapping[type[Op], Expansion]) -> None:
-    """Replaces every instruction with an op of `kinds` by what the function for that op returns; None leaves
-    it.
+    """Replaces every instruction whose op has a class in `kinds` by the result of that class's function; None
+    means no change. `name` is that of the pass.
     """
     session = current_session()
     for computation in list(module.computations):
@@ -48,7 +48,7 @@ def expand(module: Module, name: str, kinds: Mapping[type[Op], Expansion]) -> No
 
 
 def _describe(old: Instruction, made: Sequence[Instruction]) -> None:
-    """Gives new instructions the source location of the one they replace."""
+    """Gives new instructions the source location of the one that they replace."""
     if old.extra is NO_EXTRA or old.extra.location is None:
         return
     location = Extra(location=old.extra.location)
@@ -60,8 +60,8 @@ def _describe(old: Instruction, made: Sequence[Instruction]) -> None:
 def _move_control_edges(
     old: Instruction, new: Instruction, made: Sequence[Instruction], waiting: Waiting
 ) -> None:
-    """Instructions that waited for the old instruction wait for the new one; all new instructions wait for
-    what the old one waited for.
+    """Makes instructions that waited for the old instruction wait for the new one, and all new instructions
+    wait for the control predecessors of the old one.
     """
     computation, before = old.computation, old.extra.control_predecessors
     for inst in made:
@@ -78,14 +78,14 @@ def _move_control_edges(
         waiting.setdefault(new, {})[inst] = None
 
 
-# Programs of a builder
+# Programs written with a builder
 
 
 def written(inst: Instruction, write: Callable[..., Sequence[XlaOp]], *more: Any) -> Instruction:
-    """The results of the program that `write(inst, *more, *operands)` builds, placed beside the
-    instruction.
+    """Inserts the program that `write(inst, *more, *operands)` builds beside the instruction. Returns its
+    result.
     """
-    from axla.builder import ops  # many programs need none of the builder
+    from axla.builder import ops  # imported here, as many programs do not need the builder
     from axla.builder.xla_builder import XlaBuilder
 
     builder = XlaBuilder(inst.opcode)
@@ -100,7 +100,7 @@ def written(inst: Instruction, write: Callable[..., Sequence[XlaOp]], *more: Any
 
 
 def embedded(program: Module, inst: Instruction) -> Computation:
-    """A copy of a program in the module of a call, with the source location of the call."""
+    """Copies a program into the module of a call, with the source location of the call."""
     mapping: dict[Computation, Computation] = {}
     found = clone_computation(program.entry, inst.computation.module, mapping=mapping)
     for computation in mapping.values():
@@ -110,22 +110,22 @@ def embedded(program: Module, inst: Instruction) -> Computation:
 
 
 def typed(x: XlaOp, dtype: DType) -> XlaOp:
-    """`x` with another element type."""
+    """`x` converted to an element type."""
     from axla.builder import ops
 
     return x if x.dtype is dtype else ops.ConvertElementType(x, dtype)
 
 
-# What expansions build
+# Instructions that expansions build
 
 
 def scalar(computation: Computation, dtype: DType, value: object) -> Instruction:
-    """A constant of rank 0."""
+    """Adds a scalar constant to a computation."""
     return computation.add(Constant.of(Literal.scalar(dtype, value).array, dtype))
 
 
 def full(computation: Computation, shape: Shape, value: object) -> Instruction:
-    """An array of which every element is `value`."""
+    """An array of the given shape in which every element is `value`."""
     return spread(scalar(computation, shape.dtype, value), shape)
 
 
@@ -136,11 +136,11 @@ def spread(x: Instruction, shape: Shape, dimensions: Sequence[int] = ()) -> Inst
 
 
 def packed(shape: AnyShape, values: Sequence[Instruction]) -> Instruction:
-    """The values as one value of a shape: a tuple of them, or the only one."""
+    """One value of the given shape: a tuple of the values, or the only value."""
     return values[0].computation.add(Tuple(), values) if shape.is_tuple else values[0]
 
 
 def converted(x: Instruction, dtype: DType) -> Instruction:
-    """`x` with another element type."""
+    """`x` converted to an element type."""
     shape = shape_of(x)
     return x if shape.dtype is dtype else Convert(shape.with_dtype(dtype).logical)(x)

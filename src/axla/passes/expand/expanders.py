@@ -1,4 +1,6 @@
-"""The expansions as passes, in the order in which they run: what one builds, a later one may expand."""
+"""The expansions as passes, in the order in which they run: a later one may expand the result of an earlier
+one.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,7 @@ _WHY = "no emitter knows the op"
 
 
 def _of(ops: str, name: str, home: str, required: str = _WHY, allows: str = "") -> Pass:
-    """The pass for these ops."""
+    """Declares the pass that expands these ops (opcodes separated by spaces)."""
     return Pass(name, f"expand.{home}", required, ops=frozenset(ops.split()), allows=allows)
 
 

@@ -1,4 +1,4 @@
-"""Which dimensions of an op's operands and results are partitioned together: the factors of the op.
+"""Finds the dimensions of an op's operands and results that are partitioned together: the factors of the op.
 
 A dot of [m,k] and [k,n] has the factors m, k and n. A dimension that is reshaped may consist of several
 factors, the major one first.
@@ -22,8 +22,8 @@ from axla.ir.op import Op, by_op
 
 
 class FactorKind(Enum):
-    """The data that a partition needs to compute its part along a factor: only its own part, or
-    data of others.
+    """The data that a partition needs to compute its part along a factor: only its own part of the operands,
+    or also data of other partitions.
     """
 
     PASSED = "the same part of the operands"
@@ -34,8 +34,8 @@ class FactorKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Factors:
-    """The factors of an instruction. `arrays`: for each operand, then each array of the result, the factor
-    numbers of each dimension; () for what is not an array.
+    """The factors of an instruction. `arrays`: for each operand, then each leaf of the result, the factor
+    numbers of each dimension; () for a leaf that is not an array.
     """
 
     sizes: tuple[int, ...]
@@ -44,7 +44,7 @@ class Factors:
 
 
 def factors_of(inst: Instruction) -> Factors | None:
-    """The factors of an instruction; None where they are unknown."""
+    """The factors of an instruction; None if they are unknown."""
     rule = dict(inst.extra.frontend_attributes).get(RULE)
     if rule is not None:
         return _of_rule(inst, rule)
@@ -61,13 +61,13 @@ def factors_of(inst: Instruction) -> Factors | None:
 
 
 def same_factors(shape: Shape, count: int) -> Factors:
-    """The factors of several arrays of one shape that are sharded alike."""
+    """The factors of `count` arrays of the same shape that are sharded alike."""
     numbers = tuple((d,) for d in range(shape.rank))
     return Factors(shape.dims, (FactorKind.PASSED,) * shape.rank, (numbers,) * count)
 
 
 RULE = "xla.sdy.sharding_rule"
-"""The frontend attribute of a call whose factors the program says."""
+"""The frontend attribute of a custom call in which the program defines its factors."""
 _RULE = regex(r"<\((.*)\)->\((.*)\) \{([^}]*)\}(.*)>")
 _FACTOR = regex(r"[a-z](?:_\d+)?")
 _KINDS = {
@@ -78,8 +78,8 @@ _KINDS = {
 
 
 def _of_rule(inst: Instruction, text: str) -> Factors | None:
-    """The factors in a text such as <([i, jk])->([j, i]) {i=2, j=3, k=2}, reduction={k}>; None where the text
-    does not fit the arrays of the instruction.
+    """Parses the factors in a text such as <([i, jk])->([j, i]) {i=2, j=3, k=2}, reduction={k}>. None if the
+    text does not fit the arrays of the instruction.
     """
     found = _RULE.search(text)
     if found is None:
@@ -101,7 +101,9 @@ def _of_rule(inst: Instruction, text: str) -> Factors | None:
 
 
 class _Finder:
-    """Collects the factors of an instruction."""
+    """Collects the factors of an instruction. `arrays` are numbered: first the operands, then the leaves of
+    the result.
+    """
 
     def __init__(self, inst: Instruction) -> None:
         self.inst, self.first_result = inst, len(inst.operands)
@@ -116,7 +118,7 @@ class _Finder:
         return shape.dims if isinstance(shape, Shape) else ()
 
     def add(self, *places: tuple[int, int], kind: FactorKind = FactorKind.PASSED, size: int = 0) -> None:
-        """Adds a factor that consists of these dimensions, each given as (array, dimension)."""
+        """Adds a factor of which the given dimensions consist, each as (array number, dimension)."""
         for array, dim in places:
             self.arrays[array][dim].append(len(self.sizes))
         self.sizes.append(size or self.dims(places[0][0])[places[0][1]])
@@ -125,7 +127,9 @@ class _Finder:
     def alike(
         self, kind: Callable[[int], FactorKind] = lambda d: FactorKind.PASSED, size_of: int = 0
     ) -> None:
-        """Gives all arrays of the result's rank the same factors, one per dimension."""
+        """Gives all arrays of the result's rank the same factors, one per dimension. `kind` returns the kind
+        of a dimension's factor; `size_of` is the number of the array that has the factor sizes.
+        """
         rank = len(self.dims(-1))
         arrays = [n for n in range(len(self.shapes)) if len(self.dims(n)) == rank]
         for d in range(rank):
@@ -141,7 +145,9 @@ def _elementwise(found: _Finder, op: Op) -> None:
 
 
 def _border(found: _Finder, op: Op) -> None:
-    """The boundary of a manual region: only dimensions that are not sharded there have factors."""
+    """Handles the boundary of a manual region: only dimensions of equal size outside and inside have
+    factors.
+    """
     for d, (size, part) in enumerate(zip(found.dims(0), found.dims(1), strict=False)):
         if size == part:
             found.add((0, d), (1, d))
@@ -170,8 +176,9 @@ def _bitcast_convert(found: _Finder, op: Op) -> None:
 
 
 def _reshape(found: _Finder, op: Op) -> None:
-    """One factor for each stretch between two places where a dimension of either shape ends, if both shapes
-    can be divided there.
+    """The products of the first dimensions of either shape, and their greatest common divisors, are the
+    points at which elements can be divided. Adds a factor between successive points for the dimensions that
+    contain both points.
     """
     if 0 in found.dims(0):
         return
@@ -250,7 +257,7 @@ def _reduce_window(found: _Finder, op: hlo.ReduceWindow) -> None:
 
 
 def _dot(found: _Finder, op: hlo.Dot) -> None:
-    if found.first_result > 2:  # sparse
+    if found.first_result > 2:  # a sparse dot has no factors
         return
     places = [*zip(op.lhs_batch_dims, op.rhs_batch_dims, strict=True)]
     for number, known in enumerate((op.lhs_batch_dims + op.lhs_contracting_dims,
@@ -329,7 +336,7 @@ def _triangular_solve(found: _Finder, op: hlo.TriangularSolve) -> None:
     for d in range(batch):
         found.add((0, d), (1, d), (2, d))
     for d in range(batch, batch + 2):
-        independent = d == batch + op.left_side  # equations with one matrix
+        independent = d == batch + op.left_side  # each of these rows or columns is a system of its own
         found.add((1, d), (2, d), kind=FactorKind.PASSED if independent else FactorKind.MOVED)
 
 

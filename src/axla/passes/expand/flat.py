@@ -1,4 +1,4 @@
-"""Copies of programs for partitioning, in which each use of a value can be sharded in its own way."""
+"""Copies programs for partitioning, so that each use of a value can be sharded differently."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from axla.ir.traverse import needed_first, post_order
 from axla.ir.typed import applies
 
 LARGEST = 1 << 18
-"""Instructions up to which calls are written out."""
+"""The most instructions of a computation into which calls are still inlined."""
 
 
 def flat_copy(module: Module) -> Module:
-    """A copy in which calls are inlined, loops and branches do not share computations, and each user has its
-    own copy of values computed from constants or broadcast from scalars.
+    """A copy of a module in which calls are inlined, loops and branches do not share computations, and each
+    user has its own copy of values that are computed from constants or broadcast from scalars.
     """
     module = clone_module(module)
     inline_calls(module, lambda caller, _: len(caller.instructions) < LARGEST)
@@ -61,7 +61,7 @@ def _is_scalar(inst: Instruction) -> bool:
 
 
 def _copy(value: Instruction) -> Instruction:
-    """A copy of a value with everything it is computed from, except scalars, which are not partitioned."""
+    """Copies a value with everything from which it is computed, except scalars, which are not partitioned."""
     copies: dict[Instruction, Instruction] = {}
     for inst in needed_first((value,), lambda inst: [o for o in inst.operands if not _is_scalar(o)]):
         operands = [copies.get(o, o) for o in inst.operands]

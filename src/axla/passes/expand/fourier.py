@@ -1,7 +1,7 @@
 """Fourier transforms of lengths with large prime factors, as convolutions of lengths that are powers of two.
 
 With w(k) = exp(-i pi k^2 / n), the transform of x is w(k) * sum over j of (x(j) w(j)) * conj(w(k - j)): a
-convolution (Bluestein). Transforms of several axes that contain such a length are done axis by axis.
+convolution (Bluestein). Transforms of several axes that include such a length are computed axis by axis.
 """
 
 from __future__ import annotations
@@ -22,11 +22,13 @@ from axla.passes.expand.expander import expand, typed, written
 from axla.passes.matrix import joined, zeros
 
 MOST_CONSTANT = 1 << 16
-"""The longest line whose factors are constants: a program does not grow with the size of its data."""
+"""The longest transform whose factors w are constants. For longer ones they are computed at run time, so that
+a program does not grow with its data.
+"""
 
 
 def fft_expander(module: Module) -> None:
-    """Replaces transforms whose length has a large prime factor."""
+    """Replaces transforms that have a length with a large prime factor."""
     expand(module, "fft-expander", {Fft: _expanded})
 
 
@@ -57,7 +59,7 @@ def _transformed(inst: Instruction, op: Fft, x: XlaOp) -> Sequence[XlaOp]:
 
 
 def _axis(x: XlaOp, d: int, inverse: bool) -> XlaOp:
-    """The complex transform along dimension d."""
+    """The complex transform of `x` along dimension d."""
     order = [*(k for k in range(len(x.dims)) if k != d), d]
     line, length = ops.Transpose(x, order), x.dims[d]
     if factors(length) is not None:
@@ -70,12 +72,12 @@ def _axis(x: XlaOp, d: int, inverse: bool) -> XlaOp:
 
 
 def _transform(x: XlaOp, kind: FftType) -> XlaOp:
-    """The complex transform of the last dimension."""
+    """The complex transform of the last dimension, as an fft instruction."""
     return x.builder.add(Fft(kind, x.dims[-1:]), (x,))
 
 
 def _chirp(x: XlaOp) -> XlaOp:
-    """The transform of the last dimension."""
+    """The complex transform of the last dimension by Bluestein's method."""
     last, n = len(x.dims) - 1, x.dims[-1]
     size = 1 << (2 * n - 2).bit_length()
     tables = _constants if n <= MOST_CONSTANT else _computed
@@ -87,8 +89,8 @@ def _chirp(x: XlaOp) -> XlaOp:
 
 
 def _constants(builder: XlaBuilder, dtype: DType, n: int, size: int) -> tuple[XlaOp, XlaOp]:
-    """The constants w(0)...w(n - 1), and the transform of conj(w) arranged periodically in `size`
-    elements.
+    """Returns the constants w(0)...w(n - 1), and the transform of conj(w), which is arranged periodically in
+    `size` elements.
     """
     k = np.arange(n, dtype=np.int64)
     w = np.exp(-1j * np.pi * (k * k % (2 * n)) / n)
@@ -99,9 +101,9 @@ def _constants(builder: XlaBuilder, dtype: DType, n: int, size: int) -> tuple[Xl
 
 
 def _computed(builder: XlaBuilder, dtype: DType, n: int, size: int) -> tuple[XlaOp, XlaOp]:
-    """`_constants`, computed when the program runs."""
+    """Returns the same as `_constants`, computed when the program runs."""
     k = ops.Iota(builder, U64, n)
-    # k * k wraps from 2^32 on: such a line has 32 GiB and more.
+    # k * k wraps for n > 2^32, which would take 32 GiB or more.
     angles = typed(k * k % (2 * n), F64) * (np.pi / n)
     conjugate = ops.Complex(*[typed(turn(angles), dtype.real) for turn in (ops.Cos, ops.Sin)])
     between = zeros(builder, dtype, [size - 2 * n + 1])
@@ -110,9 +112,7 @@ def _computed(builder: XlaBuilder, dtype: DType, n: int, size: int) -> tuple[Xla
 
 
 def _hermitian(x: XlaOp, length: int) -> XlaOp:
-    """The whole line of a real transform (but for the imaginary part of the first value) from its first
-    half.
-    """
+    """The whole transform of real data from its first half, up to the imaginary part of its first value."""
     last = len(x.dims) - 1
     rest = length - x.dims[last]
     return joined([x, ops.Conj(ops.Rev(x[..., 1 : rest + 1], [last]))], last) if rest else x

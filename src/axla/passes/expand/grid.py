@@ -1,4 +1,4 @@
-"""The devices of a program as a mesh whose axes have prime sizes: an array is either cut along an axis or
+"""The devices of a program as a mesh whose axes have prime sizes. An array is either cut along an axis or
 not, and a part of an axis that a program names is a set of whole prime axes.
 """
 
@@ -17,13 +17,14 @@ from axla.ir.sharding import DimAxes, MeshTiles, Sharding, Tiles, tiled
 from axla.passes.expand.cuts import Cut
 
 Axes = tuple[int, ...]
-"""Axes of a grid by number, the major one first."""
+"""Numbers of axes of a mesh, the major axis first."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cutting:
-    """The axes along which each dimension of an array is cut; the axes along which the array is still to be
-    summed; all axes used for other purposes; which dimensions may be cut further.
+    """A sharding in terms of the axes of a mesh. `dims`: the axes along which each dimension is cut;
+    `unreduced`: the axes along which the array is still to be summed; `taken`: all axes used for other
+    purposes; `is_open`: whether each dimension may be cut further.
     """
 
     dims: tuple[Axes, ...]
@@ -33,22 +34,22 @@ class Cutting:
 
 
 class PrimeMesh:
-    """A mesh with axes of prime sizes, made from one sharding, for all shardings of the same devices in that
-    order.
+    """A mesh with axes of prime sizes. It is made from one sharding, and used for all shardings of the same
+    devices in the same order.
     """
 
     def __init__(self, what: Tiles | MeshTiles) -> None:
         sizes, self.devices = _mesh_of(what)
         self.sizes = [prime for size in sizes for prime in _primes(size)]
-        self.runs = _runs(sizes)  # the axes that the sharding itself names
+        self.runs = _runs(sizes)  # the prime axes of each axis that the sharding names
 
     def count(self, axes: Iterable[int]) -> int:
-        """The number of parts into which the axes cut."""
+        """The number of parts into which the given axes cut an array."""
         return prod(self.sizes[axis] for axis in axes)
 
     def parted(self, axes: Axes, size: int) -> Axes:
-        """The longest prefix of the axes whose number of parts divides a size, in whole axes of the
-        program.
+        """The longest prefix of `axes` that consists of whole axes of the program and whose number of parts
+        divides `size`.
         """
         found: Axes = ()
         while run := next((run for run in self.runs if run[:1] == axes[len(found) : len(found) + 1]), ()):
@@ -59,7 +60,7 @@ class PrimeMesh:
         return found
 
     def cutting(self, sharding: Sharding, rank: int) -> Cutting | None:
-        """The sharding as axes of this mesh; None where it uses axes that the mesh does not have."""
+        """Converts a sharding to axes of this mesh; None if it uses axes that the mesh does not have."""
         what = sharding.what
         if what == "replicated":
             return Cutting(((),) * rank, is_open=(False,) * rank)
@@ -78,7 +79,7 @@ class PrimeMesh:
             return None
 
     def sharding(self, dims: Sequence[Axes], unreduced: Axes = ()) -> Sharding:
-        """The sharding that cuts dimensions along these axes."""
+        """The sharding that cuts each dimension along the given axes."""
         used = [axis for axes in (*dims, unreduced) for axis in axes]
         rest = self._others(used)
         devices: DeviceOrder = IotaDevices(tuple(self.sizes), (*used, *rest))
@@ -90,7 +91,9 @@ class PrimeMesh:
         return Sharding("unreduced" if is_sum else found)
 
     def cut(self, dims: Sequence[Axes], sums: Axes = ()) -> Cut:
-        """The same as a Cut, by numbers of partitions."""
+        """Like `sharding`, as a Cut, which has numbers of partitions. `sums` are the axes along which
+        partitions must be added.
+        """
         used = [axis for axes in dims for axis in axes]
         rest = self._others([*used, *sums])
         counts = (*map(self.count, dims), self.count(rest), self.count(sums))
@@ -129,7 +132,7 @@ class PrimeMesh:
 
 
 def _mesh_of(what: Tiles | MeshTiles) -> tuple[list[int], tuple[int, ...] | None]:
-    """The sizes of a mesh, and its devices where they are not 0, 1, 2..."""
+    """The sizes of a mesh's axes, and its device numbers, or None if they are 0, 1, 2..."""
     if isinstance(what, MeshTiles):
         devices = what.mesh.devices
         listed = tuple(devices.array().tolist()) if isinstance(devices, IotaDevices) else devices
@@ -140,7 +143,7 @@ def _mesh_of(what: Tiles | MeshTiles) -> tuple[list[int], tuple[int, ...] | None
 
 
 def _runs(sizes: list[int]) -> list[Axes]:
-    """For each size, the numbers of its prime factors in the list of all."""
+    """For each size, the numbers of its prime factors in the list of the prime factors of all sizes."""
     ends = [0, *accumulate(len(_primes(size)) for size in sizes)]
     return [tuple(range(*ends[n : n + 2])) for n in range(len(sizes))]
 

@@ -1,4 +1,4 @@
-"""ragged-dot and scaled-dot as plain dots."""
+"""Rewrites ragged-dot and scaled-dot as plain dots."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from axla.passes.matrix import combiner, number, where
 
 
 def ragged_dot_rewriter(module: Module) -> None:
-    """Writes every ragged-dot as plain dots, with rows that belong to no group, or to another group,
+    """Writes every ragged-dot as plain dots, in which rows that belong to no group, or to another group, are
     masked.
     """
     expand(module, "ragged-dot-rewriter", {RaggedDot: _ragged})
 
 
 def scaled_dot_rewriter(module: Module) -> None:
-    """Multiplies the operands of every scaled-dot by their scales, in f32 or wider, and makes it a plain
-    dot.
+    """Multiplies the operands of every scaled-dot by their scales, in f32 or a wider type, and makes it a
+    plain dot.
     """
     expand(module, "scaled-dot-rewriter", {ScaledDot: lambda inst: written(inst, _scaled)})
 
@@ -41,7 +41,7 @@ def _ragged(inst: Instruction) -> Instruction:
 
 
 def _by_rows(inst: Instruction, op: RaggedDot, lhs: XlaOp, rhs: XlaOp, sizes: XlaOp) -> Sequence[XlaOp]:
-    """Multiplies every row with the rhs of every group, then keeps the product for the row's own group."""
+    """Multiplies every row by the rhs of every group, then keeps the product for the row's own group."""
     batch, result = op.lhs_batch_dims, shape_of(inst)
     rows, columns = op.lhs_free(len(lhs.dims)), op.rhs_free(len(rhs.dims))
     dims = [*(lhs.dims[d] for d in (*batch, *rows)), *(rhs.dims[d] for d in columns)]
@@ -54,7 +54,7 @@ def _by_rows(inst: Instruction, op: RaggedDot, lhs: XlaOp, rhs: XlaOp, sizes: Xl
 
 
 def _by_sums(inst: Instruction, op: RaggedDot, lhs: XlaOp, rhs: XlaOp, sizes: XlaOp) -> Sequence[XlaOp]:
-    """Repeats both operands once for every group, with zeros for elements of other groups."""
+    """Repeats both operands for every group, with zeros for elements of other groups, and multiplies them."""
     sides = []
     for x, place in (
         (lhs, {d: d + 1 for d in range(len(lhs.dims))}),
@@ -74,8 +74,8 @@ def _by_sums(inst: Instruction, op: RaggedDot, lhs: XlaOp, rhs: XlaOp, sizes: Xl
 
 
 def _mask(op: RaggedDot, lhs: XlaOp, sizes: XlaOp, like: XlaOp, place: dict[int, int], group: int) -> XlaOp:
-    """Whether each element of `like` belongs to its group; dimension d of lhs is dimension place[d] of
-    `like`.
+    """Whether each element of `like` belongs to the group that is its index along dimension `group`.
+    Dimension d of lhs is dimension place[d] of `like`.
     """
     builder, shape, wide = lhs.builder, Shape(S64, like.dims), typed(sizes, S64)
     rank, count = len(sizes.dims), sizes.dims[-1]
@@ -99,7 +99,7 @@ def _scaled(inst: Instruction, *given: XlaOp) -> Sequence[XlaOp]:
 
 
 def _multiplied(x: XlaOp, scale: XlaOp) -> XlaOp:
-    """x with every block of elements multiplied by its scale."""
+    """x with every block of elements multiplied by the scale of the block."""
     if not scale.dims:
         return x * scale
     split = [n for d, m in zip(x.dims, scale.dims, strict=True) for n in (m, d // m if m else 0)]

@@ -1,9 +1,9 @@
-"""Programs for several partitions whose shapes are whole arrays outside of manual regions (JAX's shard_map),
-and parts inside, become the program of one partition.
+"""Rewrites programs with manual regions (JAX's shard_map) as the program of one partition. The shapes of such
+programs are those of whole arrays outside of regions, and of parts inside.
 
-Outside of regions every partition computes everything, on whole arrays (`partition` only cuts programs
-without regions). Where a region begins, and where results are sharded, a partition takes its part; where a
-region ends, and where arguments are sharded, the parts are gathered, unless only the same part is used.
+Outside of regions every partition computes everything, on whole arrays (`partition` handles programs without
+regions). At the beginning of a region, and for sharded results, a partition takes its part of an array. At
+the end of a region, and for sharded arguments, the parts are gathered, unless only the same part is used.
 """
 
 from __future__ import annotations
@@ -36,22 +36,26 @@ from axla.passes.expand.propagation import Propagation
 from axla.passes.expand.shardings import ENTER, LEAVE, SHARDING, SHARDY, Shardings, target_of
 
 WHOLE_ARRAYS = "axla.whole_arrays"
-"""Frontend attribute of a module of several partitions whose shapes are whole arrays; else they are parts."""
+"""The frontend attribute of a module for several partitions whose shapes are whole arrays; without it they
+are parts.
+"""
 
 
 def has_whole_arrays(module: Module) -> bool:
-    """Whether a module is written for a partitioner: it is marked so, or contains shardings."""
+    """Whether a module is written for a partitioner: it has the attribute WHOLE_ARRAYS, or custom calls for
+    shardings.
+    """
     if WHOLE_ARRAYS in dict(module.config.frontend_attributes):
         return True
     return any(target_of(i) in (SHARDING, ENTER, LEAVE) for c in module.computations for i in c.instructions)
 
 
 def manual_partitioning(module: Module, found: Propagation) -> None:
-    """Gives parameters and results the shapes of one partition's parts. `found`: the propagation of shardings
-    in this module or in its original.
+    """Gives parameters and results the shapes of one partition's parts. `found`: the propagated shardings of
+    this module or of its original.
     """
     shardings = Shardings(module)
-    # Calls of functions with regions in them are written out, so that parts go from region to region.
+    # Functions with regions are inlined, so that parts can be passed from one region to another.
     has_borders = cache(lambda called: any(map(_is_border, called.instructions)))
     inline_calls(module, lambda _, called: has_borders(called))
     cuts = {
@@ -67,7 +71,9 @@ def manual_partitioning(module: Module, found: Propagation) -> None:
 
 
 def say_borders(module: Module, found: Propagation) -> None:
-    """Inserts the shardings of arguments and results, whose shapes now are those of parts."""
+    """Records the shardings of arguments and results, whose shapes are now those of parts, on parameters and
+    root.
+    """
     entry = module.entry
     for parameter, sharding in zip(entry.parameters, found.arguments, strict=True):
         if isinstance(parameter.shape, Shape):
@@ -88,7 +94,7 @@ def _extra(inst: Instruction, sharding: Sharding) -> Extra:
     return replace(inst.extra, sharding=sharding, frontend_attributes=frontend)
 
 
-# The borders of the program become borders of a region.
+# Arguments and results of the program are treated as the boundary of a region.
 
 
 def _cut_arguments(module: Module, shardings: list[Sharding | None]) -> dict[Instruction, Cut | None]:
@@ -129,7 +135,7 @@ def _cut_results(module: Module, shardings: list[Sharding | None]) -> dict[Instr
         old = entry.root
         entry.set_root(cut_leaves(old))
         if isinstance(old.op, Tuple) and not old.users:
-            entry.remove(old)  # a use of whole arrays, which would be gathered for it
+            entry.remove(old)  # as a user of whole arrays it would cause them to be gathered
     return cuts
 
 
@@ -138,7 +144,7 @@ def _elements(value: Instruction) -> list[Instruction]:
 
 
 def _donated(module: Module) -> dict:
-    """Keeps aliases of arguments and results whose parts have one shape; other aliased arguments become
+    """Keeps aliases of arguments and results whose parts have the same shape; other aliased arguments become
     donors only.
     """
     config, root = module.config, module.entry.root
@@ -156,7 +162,7 @@ def _donated(module: Module) -> dict:
     return {"aliases": tuple(kept), "buffer_donors": tuple(donors)}
 
 
-# What marks and borders become.
+# Markers and boundaries are replaced by data or collectives.
 
 
 def _rewrite(computation: Computation, cuts: dict[Instruction, Cut | None], shardings: Shardings) -> None:
@@ -194,18 +200,18 @@ def _become(inst: Instruction, value: Instruction) -> None:
 
 
 def _check(inst: Instruction, cut: Cut | None) -> None:
-    """Raises VerifyError where the shape of a part does not fit the sharding at the boundary."""
+    """Raises VerifyError if the shape of a part does not fit the sharding at the boundary of a region."""
     whole, part = (inst.operands[0], inst) if target_of(inst) == ENTER else (inst, inst.operands[0])
     try:
         wanted = shape_of(whole) if cut is None else cut.part_of(shape_of(whole))
     except UnsupportedError as error:
         raise UnsupportedError(f"{inst!r}: {error.message}") from None
     if wanted.logical is not part.shape.logical:
-        raise VerifyError(f"{inst!r}: parts of {whole.shape.logical} must be {wanted.logical} here")
+        raise VerifyError(f"{inst!r}: parts of {whole.shape.logical} must be {wanted.logical}")
 
 
 def _run_on_one(call: Instruction, device: int, partitions: int) -> None:
-    """Makes one partition run a call; the others receive its results."""
+    """Makes only the partition `device` run a call; the others receive its results."""
     computation, module = call.computation, call.computation.module
     operand = computation.add(Tuple(), call.operands)
     on_it, elsewhere = (module.add_computation(name) for name in ("on_one", "elsewhere"))
@@ -222,7 +228,9 @@ def _run_on_one(call: Instruction, device: int, partitions: int) -> None:
 
 
 def _rebuilt(value: Instruction, op: CollectiveBroadcast) -> Instruction:
-    """The value of a call with its arrays taken from the root of the replacing group."""
+    """The result of a call, in which each array is broadcast by `op`, from the partition that ran the
+    call.
+    """
     if value.shape.is_tuple:
         return value.computation.add(Tuple(), [_rebuilt(part, op) for part in _elements(value)])
     return op(value) if isinstance(value.shape, Shape) else value

@@ -1,4 +1,4 @@
-"""Custom calls that only mark a place for passes of other backends (sharding, host offload); their result is
+"""Custom calls that are only markers for passes of other backends (sharding, host offload); their result is
 their operand.
 """
 
@@ -12,19 +12,20 @@ from axla.passes.expand.expander import expand
 
 
 def marker_removal(module: Module) -> None:
-    """Removes custom calls that mean nothing on one device."""
+    """Removes custom calls that have no effect on a single device."""
     expand(module, "marker-removal", {CustomCall: _unmarked})
 
 
 def _unmarked(inst: Instruction[CustomCall]) -> Instruction | None:
-    """The operand of a marker, or a copy that keeps its control edges. Raises UnsupportedError for a boundary
-    between a whole array and its parts, where there is one device.
+    """The operand of a marker, or a copy of the operand if the computation has control edges. Raises
+    UnsupportedError if operand and result have different shapes: a whole array and its parts, which needs
+    several devices.
     """
     if inst.op.custom_call_target not in MARKERS or len(inst.operands) != 1:
         return None
     if inst.operands[0].shape.logical is not inst.shape.logical:
         raise UnsupportedError(
-            f"{inst!r} has on one side parts of the operands of the other; num_partitions of axla.compile "
-            "says on how many devices they are"
+            f"{inst!r} converts between a whole array and its parts; set num_partitions of axla.compile "
+            "to the number of devices"
         )
     return Copy()(*inst.operands) if inst.computation.has_control_edges else inst.operands[0]

@@ -1,5 +1,5 @@
-"""Programs that run in parallel (StableHLO's `interpreter.run_parallel`): a host call whose configuration
-contains their texts.
+"""Rewrites programs that run in parallel (StableHLO's `interpreter.run_parallel`) as a host call whose
+configuration has the texts of the programs.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ TARGET = "axla.run_parallel"
 
 
 def parallel_programs(module: Module) -> None:
-    """Replaces every custom call that names parallel programs."""
+    """Replaces every custom call `interpreter.run_parallel` by a host call."""
     expand(module, "parallel-programs", {CustomCall: _written_out})
 
 

@@ -1,4 +1,4 @@
-"""Makes of a program of whole arrays the program of one partition, by the shardings that the propagation
+"""Rewrites a program of whole arrays as the program of one partition, by the shardings that the propagation
 found.
 
 A partition computes its part of an op's result from parts of the operands, as far as the factors of the op
@@ -58,13 +58,15 @@ from axla.passes.expand.propagation import Propagation
 from axla.passes.expand.shardings import SHARDING, target_of
 
 WASTE, SMALL = 2, 1 << 14
-"""Partitions compute together at most so many times what one device would, and so much more each."""
+"""A program is partitioned only if the partitions together compute at most WASTE times as much as one device,
+and SMALL operations more each.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionedArray:
-    """A partition's part of an array: the axes that cut each dimension, and the axes along which it is a
-    partial sum.
+    """The part of an array that a partition has: the axes that cut each dimension, and the axes along which
+    the part is a partial sum.
     """
 
     dims: tuple[Axes, ...]
@@ -72,12 +74,12 @@ class PartitionedArray:
 
 
 class _Whole(Exception):
-    """Raised inside to say that the program stays whole."""
+    """Raised if the program cannot be partitioned; `partitioned` then returns None."""
 
 
 def of_one_partition(module: Module) -> Module:
-    """The program of one partition. With manual regions, or where `partitioned` returns None, every partition
-    computes whole arrays outside of regions.
+    """The program of one partition. If there are manual regions, or `partitioned` returns None, every
+    partition computes whole arrays outside of regions.
     """
     found = Propagation(module)
     cut = None if found.has_regions else partitioned(found)
@@ -88,8 +90,8 @@ def of_one_partition(module: Module) -> Module:
 
 
 def partitioned(found: Propagation) -> Module | None:
-    """The module of the propagation, made the program of one partition. None where it needs something
-    unsupported, or where partitions would do more work than one device.
+    """Rewrites the module of the propagation as the program of one partition. Returns None if that is not
+    supported, or if the partitions would do more work than one device.
     """
     grid, before = found.grid, set(found.module.computations)
     if grid is None or sorted(grid.cut(()).partitions) != list(range(found.partitions)):
@@ -133,7 +135,7 @@ class _Partitioner:
         new.set_root(self._handed_on(self.new[old.root], values, self.found.receivers.get(old, values)))
         return new
 
-    # What partitions have.
+    # Parts of arrays
 
     def _part(self, value: KnownSharding) -> PartitionedArray:
         shape = value.shape
@@ -144,7 +146,7 @@ class _Partitioner:
         return PartitionedArray(dims, value.said.unreduced if value.said is not None else ())
 
     def _shape(self, shape: AnyShape, parts: list[PartitionedArray]) -> AnyShape:
-        """The shape with its leaves replaced by parts, which are consumed from the list."""
+        """The shape with its leaves replaced by the shapes of `parts`, which are removed from the list."""
         if shape.is_tuple:
             return TupleShape([self._shape(inner, parts) for inner in shape.parts])
         if not isinstance(shape, Shape):
@@ -153,7 +155,7 @@ class _Partitioner:
         return Shape(shape.dtype, tuple(size // n for size, n in zip(shape.dims, counts, strict=True)))
 
     def _as(self, value: Instruction, have: PartitionedArray, want: PartitionedArray) -> Instruction:
-        """Converts a part from sharding `have` to sharding `want`."""
+        """Converts a part from the sharding `have` to the sharding `want`."""
         rank = len(have.dims)
         made = tuple(axis for axis in have.sums if axis not in want.sums)
         if made:
@@ -176,7 +178,7 @@ class _Partitioner:
     def _handed_on(
         self, value: Instruction, have: Sequence[KnownSharding], want: Sequence[KnownSharding]
     ) -> Instruction:
-        """The same for a value that may be a tuple."""
+        """Like `_as`, for a value that may be a tuple."""
         pairs = [(self._part(a), self._part(b)) for a, b in zip(have, want, strict=True)]
 
         def changed(value: Instruction) -> Instruction:
@@ -187,7 +189,7 @@ class _Partitioner:
 
         return value if all(a == b for a, b in pairs) else changed(value)
 
-    # Instructions.
+    # Instructions
 
     def _instruction(self, new: Computation, inst: Instruction) -> Instruction:
         op, values = inst.op, self.found.values[inst]
@@ -216,7 +218,9 @@ class _Partitioner:
     def _computed(
         self, new: Computation, inst: Instruction, given: list[Instruction], extra: Extra
     ) -> Instruction:
-        """Applies an op to parts of its operands, with the result sharded as wanted."""
+        """Applies an op to parts of its operands, and converts the result to the sharding that was
+        propagated.
+        """
         op, values = inst.op, [value for operand in inst.operands for value in self.found.values[operand]]
         is_unknown = isinstance(op, CustomCall) and RULE not in dict(inst.extra.frontend_attributes)
         if op.side_effect or op.control or is_unknown or len(values) != len(given):
@@ -258,7 +262,7 @@ class _Partitioner:
 
     def _chosen(self, inst: Instruction, arrays: list[PartitionedArray]) -> dict[int, Axes]:
         """The axes along which the factors of an instruction are cut: those of its results, then those of its
-        operands where still unused.
+        operands that are still unused.
         """
         factors = self.factors.get(inst)
         if factors is None or isinstance(inst.op, CustomCall | Constant):
@@ -286,7 +290,9 @@ class _Partitioner:
         return chosen
 
     def _misplaced(self, factors: Factors, chosen: dict[int, Axes]) -> int | None:
-        """A factor that is cut although the major factor of its dimension is not cut into single elements."""
+        """A factor that is cut although the major factor of its dimension is not cut into single elements;
+        None if there is none.
+        """
         for array in factors.arrays:
             for numbers in array:
                 is_cut_up = True
@@ -306,7 +312,9 @@ class _Partitioner:
         return AllReduce(CHANNEL, groups, False, True, op.to_apply)(part)
 
     def _iota(self, new: Computation, op: Iota, shape: AnyShape, axes: Axes) -> Instruction:
-        """The part of an iota, which starts at the index of the part's first element."""
+        """The part of an iota, which starts at the index of the part's first element. `axes` cut the iota
+        dimension.
+        """
         assert isinstance(shape, Shape)
         dtype = shape.dtype if shape.dtype in (S32, S64, U32, U64) else S32
         found = new.add(Iota(shape.with_dtype(dtype), op.iota_dimension))
@@ -318,7 +326,7 @@ class _Partitioner:
         return found if dtype is shape.dtype else Convert(shape)(found)
 
     def _count(self, old: Instruction, new: Instruction) -> None:
-        """Adds the costs of an instruction, on one device and on one partition."""
+        """Adds the cost of an instruction on one device, and that of its replacement on one partition."""
         for inst in (old, new):
             shapes = [operand.shape for operand in inst.operands]
             cost = inst.op.operations(shapes, inst.shape) + sum(leaf.size for leaf in inst.shape.arrays())
@@ -329,11 +337,11 @@ class _Partitioner:
 
 
 _ANY_START = {Maximum, Minimum, And, Or}
-"""The ops whose result does not depend on how often the first value is combined."""
+"""The ops with which an initial value may be combined any number of times."""
 
 
 def _combiner(inst: Instruction) -> type[Op] | None:
-    """The combiner for partial results along a reduced factor; None where the op has none."""
+    """The class of the op that combines partial results along a reduced factor; None if the op has none."""
     op = inst.op
     if isinstance(op, Dot | Convolution):
         return Add
@@ -342,7 +350,7 @@ def _combiner(inst: Instruction) -> type[Op] | None:
     root, start = op.to_apply.root, inst.operands[1].op
     if set(root.operands) != set(op.to_apply.parameters):
         return None
-    if isinstance(op, Scatter):  # one of the partitions has the operand, the others zeros
+    if isinstance(op, Scatter):  # one partition has the operand, the others have zeros
         return Add if isinstance(root.op, Add) else None
     if isinstance(root.op, Add):
         return Add if isinstance(start, Constant) and start.literal.array == 0 else None
@@ -350,7 +358,7 @@ def _combiner(inst: Instruction) -> type[Op] | None:
 
 
 def _local(inst: Instruction, operands: list[Instruction], shape: AnyShape) -> Op:
-    """The op for parts: attributes that are sizes are replaced by sizes of the parts."""
+    """The op for parts: attributes that are sizes of whole arrays are replaced by sizes of the parts."""
     op: Any = inst.op
     if isinstance(op, CustomCall):
         return op

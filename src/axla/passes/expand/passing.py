@@ -1,8 +1,8 @@
-"""Passes sharding axes on between the arrays that an op reads and produces, by Shardy's rules: along factors,
-which say which dimensions are cut together.
+"""Propagates sharding axes between the arrays that an op reads and produces, by Shardy's rules: along
+factors, which say which dimensions are cut together.
 
-Where two shardings of one factor disagree, their common prefix is passed on. Where two factors of an array
-want the same axis, the factor that comes from the larger array gets it, then that of the first operand.
+If two shardings of one factor disagree, their common prefix is propagated. If two factors of an array want
+the same axis, the factor that comes from the larger array gets it, then that of the first operand.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from axla.passes.expand.grid import Axes, Cutting, PrimeMesh
 from axla.passes.expand.shardings import SHARDING, target_of
 
 LEVELS = 5
-"""Ops pass on in this many rounds, more of them in each."""
+"""The number of rounds of propagation; in each, more ops propagate."""
 
 
 @dataclass(eq=False, slots=True)
 class KnownSharding:
-    """The sharding of an array, as far as it is known. `said`: given by the program; `foreign`: given, but
-    not expressible on the mesh.
+    """The sharding of an array, as far as it is known. `said` is the one given by the program; `foreign` is a
+    given one that cannot be expressed on the mesh.
     """
 
     shape: AnyShape
@@ -38,7 +38,7 @@ class KnownSharding:
 
     @property
     def is_said(self) -> bool:
-        """Whether the program gives the array a sharding, be it one that the grid does not have."""
+        """Whether the program gives the array a sharding, even if it cannot be expressed on the mesh."""
         return self.said is not None or self.foreign is not None
 
     def is_open(self, dim: int) -> bool:
@@ -48,8 +48,8 @@ class KnownSharding:
 
 @dataclass(eq=False, slots=True)
 class ShardingRelation:
-    """Values whose shardings depend on each other: first the operands of `inst`, then its results. Without
-    `inst` one value becomes the other (loops, branches).
+    """Values whose shardings depend on each other: first the operands of `inst`, then its results. If `inst`
+    is None, the first values become the last one (loops, branches).
     """
 
     values: list[KnownSharding]
@@ -57,18 +57,18 @@ class ShardingRelation:
     factors: Factors
     inst: Instruction | None = None
     is_shared: bool = False  # an operand has other users too
-    settled: tuple[str, ...] = ()  # the directions in which nothing more can be passed on
+    settled: tuple[str, ...] = ()  # the directions in which all axes have been propagated
 
 
 @dataclass(slots=True)
 class Along:
-    """The axes of an array along a factor. `rest`: further axes of the dimension, which do not divide its
-    size.
+    """The axes of an array along a factor. `rest`: further axes of the dimension, which do not divide the
+    factor's size.
     """
 
     axes: Axes
     is_open: bool
-    is_last: bool  # of its dimension
+    is_last: bool  # whether the factor is the last of its dimension
     rest: Axes = ()
 
 
@@ -76,9 +76,9 @@ NONE, FORWARD, BACKWARD, BOTH = "none", "forward", "backward", "both"
 
 
 def direction_of(step: ShardingRelation, kind: FactorKind, level: int) -> str:
-    """The direction in which a step passes a factor on at a priority level. First come ops that compute
-    nothing, or work element by element, on values without other users; then on values with other users; then
-    ops that a partition computes from its own parts; then all others; last the results of broadcasts.
+    """The direction in which a step propagates a factor in a round. First come elementwise ops, and ops that
+    compute nothing, on values without other users; then on values with other users; then ops that a partition
+    computes from its own parts; then all others; last, to the results of broadcasts.
     """
     op = step.inst.op if step.inst is not None else None
     if kind is FactorKind.KEPT:
@@ -97,7 +97,7 @@ def _is_elementwise(step: ShardingRelation) -> bool:
 
 
 def pass_on(step: ShardingRelation, directions: Sequence[str], grid: PrimeMesh) -> Iterator[KnownSharding]:
-    """Passes axes on between the values of a step; returns the values that gained axes."""
+    """Propagates axes between the values of a step; yields the values that gained axes."""
     if not any(axes for value in step.values for axes in value.dims):
         return
     factors, count = step.factors, step.operands
@@ -117,9 +117,7 @@ def pass_on(step: ShardingRelation, directions: Sequence[str], grid: PrimeMesh) 
             if number not in parts:
                 continue
             part, axes = parts[number], wanted[number]
-            if at < count and _is_elementwise(
-                step
-            ):  # what the results have not, their operands need not have
+            if at < count and _is_elementwise(step):  # operands need not have axes that the results lack
                 for result in arrays[count:]:
                     if axes[: len(result[number].axes)] == result[number].axes:
                         axes = result[number].axes
@@ -143,8 +141,8 @@ def parts_of(
     grid: PrimeMesh,
     open_: Sequence[bool] = (),
 ) -> dict[int, Along]:
-    """The axes of an array along each factor: the major factor of a dimension takes as many of its axes as
-    divide its size. `open_`: the dimensions that may get more axes.
+    """The axes of an array along each factor. The major factors of a dimension take as many of its axes as
+    divide their size. `open_`: whether each dimension may get more axes.
     """
     found: dict[int, Along] = {}
     for dim, numbers in enumerate(numbers_of):
@@ -164,7 +162,7 @@ def parts_of(
 
 
 def _dim(numbers: Axes, parts: dict[int, Along], factors: Factors, grid: PrimeMesh) -> Axes:
-    """Combines the axes of a dimension's factors, up to the first factor that is not fully cut."""
+    """Concatenates the axes of a dimension's factors, up to the first factor that is not fully cut."""
     found: Axes = ()
     for number in numbers:
         part = parts[number]
@@ -175,8 +173,8 @@ def _dim(numbers: Axes, parts: dict[int, Along], factors: Factors, grid: PrimeMe
 
 
 def _common(arrays: list[dict[int, Along]], operands: int, number: int, direction: str) -> Axes:
-    """The axes of a factor on which all arrays agree. Arrays in the passing direction contribute axes; others
-    can only disagree.
+    """The axes of a factor on which all arrays agree. Arrays from which the direction leads contribute axes;
+    others can only disagree.
     """
     if direction == NONE:
         return ()
@@ -202,7 +200,7 @@ def _common(arrays: list[dict[int, Along]], operands: int, number: int, directio
 def _in_order(
     wanted: dict[int, Axes], arrays: list[dict[int, Along]], step: ShardingRelation, grid: PrimeMesh
 ) -> list[int]:
-    """The factors that have axes to pass on, those from the largest array first."""
+    """The numbers of the factors that have axes to propagate, those from the largest array first."""
     sizes = [prod(step.factors.sizes[number] for number in parts) for parts in arrays]
 
     def key(number: int) -> tuple[int, ...]:
@@ -217,7 +215,9 @@ def _in_order(
 
 
 def _fitting(wanted: Axes, part: Along, used: set[int], size: int, grid: PrimeMesh) -> Axes:
-    """As many of the axes as an array can take for a factor."""
+    """As many of the axes `wanted` as an array can take for a factor of size `size`. `used` are the axes that
+    it already has.
+    """
     if wanted[: len(part.axes)] != part.axes or not part.is_open or part.rest:
         return part.axes
     found = part.axes

@@ -1,5 +1,5 @@
-"""How all values of a program for several partitions are sharded: the shardings given for some of them, and
-what follows for the others (`passing`).
+"""Finds the shardings of all values of a program for several partitions: from the shardings given for some
+values, it derives those of others (`passing`).
 """
 
 from __future__ import annotations
@@ -25,9 +25,10 @@ from axla.passes.expand.shardings import ENTER, SHARDING, Shardings, target_of
 class Propagation:
     """The shardings of the values of a program.
 
-    `module` is a flat copy of it; `values` has an entry for each leaf of an instruction. `arguments` and
-    `results` are the shardings of the entry's, None for what is not an array or unknown. `running`: the
-    computations that run as they are, callers first; `receivers`: the values that take the results of these.
+    `module` is a flat copy of the program; `values` has an entry for each leaf of an instruction. `arguments`
+    and `results` are the shardings of the entry's arguments and results, None for one that is not an array or
+    whose sharding is unknown. `running`: the computations that run on their own, callers first; `receivers`:
+    for each of these, the values that its results become.
     """
 
     def __init__(self, module: Module) -> None:
@@ -63,15 +64,15 @@ class Propagation:
 
     @property
     def has_sums(self) -> bool:
-        """Whether arguments or results are partial sums, which a single device does not have."""
+        """Whether arguments or results are partial sums, which do not exist on a single device."""
         return any(one.is_unreduced for one in (*self.arguments, *self.results) if one is not None)
 
     def sharding_of(self, inst: Instruction) -> Sharding | None:
-        """The sharding of an array of the flat copy; None where it is unknown."""
+        """The sharding of an array of the flat copy; None if it is unknown."""
         return self._found(self.values[inst][0])
 
     def _found(self, value: KnownSharding) -> Sharding | None:
-        """The sharding of a value with parts of equal size, by whole axes."""
+        """The sharding of a value, cut only as far as parts have equal sizes; None if it is unknown."""
         shape = value.shape
         if not isinstance(shape, Shape):
             return None
@@ -87,7 +88,7 @@ class Propagation:
         dims = [self.grid.parted(axes, size) for axes, size in pairs]
         return self.grid.sharding(dims, value.said.unreduced if value.said is not None else ())
 
-    # Values, and what they have to do with each other.
+    # Values, and relations between them
 
     def _collect(self) -> None:
         pending, loops = [self.module.entry], []
@@ -95,7 +96,7 @@ class Propagation:
             self.running.append(pending.pop())
             for inst in post_order(self.running[-1]):
                 op, given = inst.op, [self.values[o] for o in inst.operands]
-                if inst in self.values:  # a parameter, of which the caller knows
+                if inst in self.values:  # a parameter, which got its values from the caller
                     continue
                 found = self.values[inst] = _structural(inst, given) or [
                     _new_value(leaf) for leaf in inst.shape.leaves()
@@ -133,10 +134,12 @@ class Propagation:
         for value in step.values:
             value.steps.append(step)
 
-    # What is said.
+    # Shardings given by the program
 
     def _hear(self, results: list[tuple[KnownSharding, Sharding]]) -> PrimeMesh | None:
-        """Reads the given shardings of values; the mesh comes from the first one."""
+        """Reads the given shardings of values. Returns the mesh, which is that of the first given sharding,
+        or None.
+        """
         single = [
             inst for inst, values in self.values.items() if len(values) == 1 and target_of(inst) != ENTER
         ]
@@ -158,7 +161,7 @@ class Propagation:
                 _say(value, sharding, grid, if_closed=True)
         return grid
 
-    # What follows.
+    # Propagation
 
     def _propagate(self, grid: PrimeMesh, level: int) -> None:
         queue = deque(self.steps)
@@ -188,8 +191,8 @@ def _new_value(shape: AnyShape) -> KnownSharding:
 
 
 def _structural(inst: Instruction, given: list[list[KnownSharding]]) -> list[KnownSharding] | None:
-    """The values that an instruction only renames (tuples, elements); None for an instruction that computes
-    its own.
+    """The values that an instruction only passes on (tuples, elements); None for an instruction that computes
+    values.
     """
     op = inst.op
     if isinstance(op, Tuple):

@@ -1,4 +1,4 @@
-"""ragged-all-to-all of a single replica: runs of rows of the data replace rows of the output."""
+"""Expands ragged-all-to-all of a single participant: runs of rows of the data replace rows of the output."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from axla.passes.expand.applied import flat
 from axla.passes.expand.expander import expand, typed, written
 
 MOST_RUNS = 64
-"""More runs than these would be too much code."""
+"""The most runs of rows that are copied by straight-line code."""
 _FAR = 1 << 61
-"""Beyond all arrays; sums of a few do not overflow."""
+"""Larger than any size of an array; sums of a few such numbers do not overflow."""
 
 
 def ragged_exchange(module: Module) -> None:
-    """Replaces ragged-all-to-all of one participant. Those of several become steps of the program, or are
-    refused.
+    """Replaces each ragged-all-to-all of one participant by slices and selects. Those of several participants
+    become steps of the program, or are rejected later.
     """
     if module.config.replica_count * module.config.num_partitions == 1:
         expand(module, "ragged-all-to-all-expander", {RaggedAllToAll: _expanded})
@@ -40,11 +40,11 @@ def _expanded(inst: Instruction[RaggedAllToAll]) -> Instruction | None:
 def _replaced(
     inst: Instruction, data: XlaOp, output: XlaOp, starts: XlaOp, sizes: XlaOp, places: XlaOp, _: XlaOp
 ) -> Sequence[XlaOp]:
-    """`output` with `size` rows from `place` on replaced by rows of the data from `start` on, for each
-    run.
+    """For each run, replaces `size` rows of the output from row `place` on by rows of the data from row
+    `start` on.
     """
     dims, rows, builder = output.dims, output.dims[0], output.builder
-    # The data between as many rows of zeros as the output has: every shift is a slice of it.
+    # The data between as many rows of zeros as the output has, so that every shift is a slice of it.
     edges = (rows, *[0] * (len(dims) - 1))
     wide = ops.Pad(data, ops.Zero(builder, data.dtype), PaddingConfig(edges, edges))
     row = ops.Iota(builder, S64, rows)
@@ -58,7 +58,7 @@ def _replaced(
 
 
 def _bounded(x: XlaOp) -> XlaOp:
-    """A number as s64, between -_FAR and _FAR."""
+    """A number as s64, limited to the range from -_FAR to _FAR."""
     if x.dtype in (S64, U64):
         x = ops.Min(x, full(x, _FAR))
     x = typed(x, S64)

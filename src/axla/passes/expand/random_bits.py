@@ -1,4 +1,4 @@
-"""rng-bit-generator as arithmetic on 32-bit words: one counter per group of words."""
+"""Expands rng-bit-generator to arithmetic on 32-bit words: each counter value makes a block of words."""
 
 from __future__ import annotations
 
@@ -25,7 +25,9 @@ def rng_bit_generator_expander(module: Module) -> None:
 
 
 def rng_bit_generator_check(module: Module) -> None:
-    """Raises UnsupportedError for a generator with an unknown algorithm that is still used."""
+    """Raises UnsupportedError for an rng-bit-generator that has not been expanded, since its algorithm is
+    unknown.
+    """
     for computation in module.computations:
         for inst in computation.instructions:
             if isinstance(inst.op, RngBitGenerator):
@@ -47,13 +49,13 @@ def _generated(inst: Instruction, op: RngBitGenerator, state: XlaOp) -> Sequence
 
 
 def as_dtype(bits: XlaOp, dtype: DType) -> XlaOp:
-    """The low bits of words as another element type."""
+    """The low bits of words, as another element type."""
     bits = typed(bits, BY_NAME[f"u{dtype.bits}"])
     return bits if bits.dtype is dtype else ops.BitcastConvertType(bits, dtype)
 
 
 def halves(x: XlaOp) -> Words:
-    """The low and the high 32 bits of each element."""
+    """The low and the high 32 bits of each element, as (low, high)."""
     return typed(x, U32), typed(ops.ShiftRightLogical(x, 32), U32)
 
 
@@ -62,7 +64,9 @@ def _whole(low: XlaOp, high: XlaOp) -> XlaOp:
 
 
 def _counters(first: Words, count: int) -> Words:
-    """`first`, a number in several scalar words, and the `count - 1` numbers after it."""
+    """Numbers of several 32-bit words, the lowest word first: `first` and the `count - 1` numbers after
+    it.
+    """
     builder = first[0].builder
     short = count < 1 << 32
     places = (ops.Iota(builder, U32, count),) if short else halves(ops.Iota(builder, U64, count))
@@ -76,7 +80,7 @@ def _counters(first: Words, count: int) -> Words:
             over = total < start
         if carry is not None:
             total = total + typed(carry, U32)
-            # A carry comes out where it makes the word 0.
+            # adding a carry overflows only if the word becomes 0
             wrapped = carry & (total == 0)
             over = wrapped if over is None else over | wrapped
         carry = over
@@ -85,7 +89,9 @@ def _counters(first: Words, count: int) -> Words:
 
 
 def three_fry_bits(state: XlaOp, dims: Sequence[int], wide: bool) -> tuple[XlaOp, XlaOp]:
-    """Words of 32 (or 64) bits of ThreeFry, and the next state."""
+    """Random bits by ThreeFry, as words of 32 bits (64 bits if `wide`) in an array of `dims`, and the next
+    state.
+    """
     key, counter = state[0], state[1]
     half, at = list(dims) or [1], 0
     if not wide:
@@ -115,7 +121,9 @@ def _three_fry(counter: Words, key: Words) -> Words:
 
 
 def philox_bits(state: XlaOp, dims: Sequence[int], wide: bool) -> tuple[XlaOp, XlaOp]:
-    """Words of 32 (or 64) bits of Philox, and the next state."""
+    """Random bits by Philox, as words of 32 bits (64 bits if `wide`) in an array of `dims`, and the next
+    state.
+    """
     long = state.dims[0] == 3
     order = [1, 2] if long else [1, 0]
     counter = [word for n in order for word in halves(state[n])]
@@ -125,12 +133,12 @@ def philox_bits(state: XlaOp, dims: Sequence[int], wide: bool) -> tuple[XlaOp, X
 
 
 def philox_counters(size: int, wide: bool) -> int:
-    """The number of 128-bit blocks that `size` words take."""
+    """The number of 128-bit blocks that `size` words of 32 bits (64 bits if `wide`) take."""
     return -(-size * (2 if wide else 1) // 4)
 
 
 def philox_line(counter: Words, key: Words, size: int, wide: bool) -> XlaOp:
-    """`size` words of Philox. The counter is four scalar words, the lowest first."""
+    """`size` words of Philox. The counter consists of four scalar words, the lowest first."""
     count = philox_counters(size, wide)
     words = _philox(_counters(counter, count), key)
     if wide:
@@ -152,7 +160,9 @@ def _philox(words: Words, keys: Words) -> Words:
 
 
 def _advanced(state: XlaOp, order: Sequence[int], by: int) -> XlaOp:
-    """The state with its counter advanced; `order` lists the words of the counter, the lowest first."""
+    """The state with its counter advanced by `by`; `order` lists the words of the counter, the lowest
+    first.
+    """
     parts = [state[n] for n in range(state.dims[0])]
     old = parts[order[0]]
     parts[order[0]] = old + by

@@ -1,4 +1,6 @@
-"""rng as arithmetic on random words: the state of the run gives each instruction its own counters."""
+"""Expands rng to arithmetic on random words: from the state of the run, each instruction gets its own
+counters.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ from axla.passes.expand.random_bits import as_dtype, halves, philox_counters, ph
 from axla.passes.matrix import joined, zeros
 
 KEY = (0x2C6FE96E, 0xE78B6955)
-"""Of every program; runs and instructions differ in their counters."""
+"""The key of every program; runs and instructions differ in their counters."""
 
 
 def rng_expander(module: Module) -> None:
@@ -45,7 +47,7 @@ def _words(builder: XlaBuilder, count: int, wide: bool) -> XlaOp:
 
 
 def _unit(words: XlaOp, dtype: DType) -> XlaOp:
-    """Numbers in [0, 1): multiples of the machine epsilon."""
+    """Numbers in [0, 1) that are multiples of 2^-23 (f64: 2^-52)."""
     bits = 52 if dtype is F64 else 23
     high = ops.ShiftRightLogical(words, words.dtype.bits - bits)
     return typed(high, dtype) * 2.0**-bits
@@ -61,17 +63,17 @@ def _uniform(line: Shape, *ends: XlaOp) -> XlaOp:
         return _uniform_integer(words, low, high)
     wide = F64 if dtype is F64 else F32
     first, last = typed(low, wide), typed(high, wide)
-    # Half the numbers, twice, where the range is too large for its type.
+    # If high - low overflows, half of it is used, and the result is doubled.
     fits = ops.IsFinite(last - first)
     first, last = (ops.Select(fits, x, x * 0.5) for x in (first, last))
     found = first + _unit(words, wide) * (last - first)
     found = typed(ops.Select(fits, found, found * 2.0), dtype)
-    # Rounding may reach the end, which is left out.
+    # Rounding may return the end of the range, which is exclusive.
     return ops.Select(found < high, found, low)
 
 
 def _uniform_integer(words: XlaOp, low: XlaOp, high: XlaOp) -> XlaOp:
-    """low + words mod (high - low), in the width of the words."""
+    """Computes low + words mod (high - low), in unsigned integers as wide as the words."""
     first, last = (typed(x, words.dtype) for x in (low, high))
     return as_dtype(first + words % (last - first), low.dtype)
 
@@ -82,7 +84,7 @@ def _normal(line: Shape, *given: XlaOp) -> XlaOp:
     half = -(-line.size // 2)
     words = _words(given[0].builder, 2 * half, wide is F64)
     bits = words.dtype.bits
-    # In (0, 1]: half a step above 0 at least, so that the logarithm is finite.
+    # In (0, 1]: at least half a step above 0, so that the logarithm is finite.
     open_unit = typed(words[:half], wide) * 2.0**-bits + 2.0 ** -(bits + 1)
     radius = ops.Sqrt(ops.Log(open_unit) * -2.0)
     angle = _unit(words[half:], wide) * (2 * math.pi)

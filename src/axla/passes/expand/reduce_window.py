@@ -1,8 +1,8 @@
-"""Cheaper forms of reduce-window: padding replaces checks of edges, and long windows are combined by
-doubling.
+"""Rewrites reduce-window into cheaper forms: padding replaces checks of edges, and long windows are combined
+by doubling.
 
-A window that reaches over an edge has to check its position at every step. So the operand is padded with a
-neutral element (zero for a sum). A window of n elements along one dimension takes about 2 log2(n)
+For a window that reaches over an edge, every step would check the position. So the operand is padded with the
+identity of the combiner (zero for a sum). A window of n elements along one dimension takes about 2 log2(n)
 combinations of whole arrays: [x(i) x(i+1)] from x, [x(i) ... x(i+3)] from these, and so on. Dimensions are
 handled one after the other.
 """
@@ -25,12 +25,12 @@ from axla.passes.simplify.match import combiner, neutral, uniform
 from axla.target.machine import Target
 
 LONG = 16
-"""Elements of a window from which on its dimensions are taken one by one."""
+"""The fewest elements of a window whose dimensions are handled one by one."""
 
 
 def reduce_window_rewriter(module: Module, target: Target | None = None) -> None:
     """Pads windows that reach over edges, makes windows over the whole array reduces, and splits long ones.
-    Windows that are scans stay where the target has kernels for them.
+    Windows that are scans stay if the target has kernels for scans.
     """
 
     def rewritten(inst: Instruction) -> Instruction | None:
@@ -42,7 +42,7 @@ def reduce_window_rewriter(module: Module, target: Target | None = None) -> None
 
 @dataclass(frozen=True)
 class _Window:
-    """A window without edges over `x`, combined by `op`."""
+    """A window without padding over `x`, whose elements are combined by ops of the class `op`."""
 
     x: Instruction
     window: Window
@@ -69,7 +69,7 @@ def _rewritten(inst: Instruction) -> Instruction | None:
         x = _padded(x, window, own)
         window = Window(window.size, window.stride, window_dilation=window.window_dilation)
     elif prod(window.size) < LONG:
-        return None  # the loop emitter does it
+        return None  # the loop kernel computes it
     if _sees_all(x, window, shape):
         whole = hlo.Reduce(tuple(range(window.rank)), op.to_apply)(x, init)
         return hlo.Reshape(shape.logical)(whole) if shape.rank else whole
@@ -85,13 +85,13 @@ def _padded(x: Instruction, window: Window, fill: Any) -> Instruction:
 
 
 def _sees_all(x: Instruction, window: Window, result: Shape) -> bool:
-    """Whether the window has a single position that covers the whole array."""
+    """Whether the window has a single position, at which it covers the whole array."""
     dense = all(n == 1 or size == 1 for n, size in zip(window.window_dilation, window.size, strict=True))
     return dense and result.size == 1 and window.size == shape_of(x).dims
 
 
 def _by_dimensions(whole: _Window, result: Shape) -> Instruction:
-    """Applies the window to one dimension after the other."""
+    """Applies the window along one dimension after the other."""
     x, window = whole.x, whole.window
     for d in range(window.rank):
         x = _line(whole, x, d, result.dims[d])
@@ -99,13 +99,13 @@ def _by_dimensions(whole: _Window, result: Shape) -> Instruction:
 
 
 def _line(whole: _Window, x: Instruction, d: int, places: int) -> Instruction:
-    """x with every element combined with those that follow it along dimension d within the window; only at
-    the positions of the window.
+    """x with every element combined with those that follow it along dimension d within the window; only for
+    the window's `places` positions.
     """
     window = whole.window
     size, step, stride = window.size[d], window.window_dilation[d], window.stride[d]
     total: Instruction | None = None
-    start, length = 0, 1  # total is of `start` elements, x of `length`
+    start, length = 0, 1  # `total` combines `start` elements, `x` combines `length`
     reach = (places - 1) * stride + 1
     while True:
         if size & length:
@@ -122,7 +122,7 @@ def _line(whole: _Window, x: Instruction, d: int, places: int) -> Instruction:
 
 
 def _slice(x: Instruction, d: int, start: int, reach: int, stride: int) -> Instruction:
-    """Elements start, start + stride, ... below start + reach of dimension d."""
+    """The elements start, start + stride, ... below start + reach of dimension d."""
     dims = shape_of(x).dims
     if start == 0 and reach == dims[d] and stride == 1:
         return x

@@ -1,7 +1,7 @@
-"""scan as a loop that takes slices of the inputs and writes slices of the outputs.
+"""Expands scan to a loop that takes slices of the inputs and writes slices of the outputs.
 
-Where a target has kernels for scans, an associative scan by a sum (or a similar op) becomes a reduce-window
-over all elements up to each one, which these kernels compute.
+If a target has kernels for scans, an associative scan by a sum (or a similar op) becomes a reduce-window over
+all elements up to each one, which these kernels compute.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from axla.target.machine import Target
 
 
 def scan_expander(module: Module, target: Target | None = None) -> None:
-    """Writes every scan as a while, or as a window."""
+    """Writes every scan as a while, or as a reduce-window."""
     by_blocks = target is not None and target.limits.scans
 
     def expanded(inst: Instruction) -> Instruction | None:
@@ -35,7 +35,9 @@ def scan_expander(module: Module, target: Target | None = None) -> None:
 
 
 def _combiner(inst: Instruction) -> type[Op] | None:
-    """The op of an associative scan with one input whose output is the carry; None for other scans."""
+    """The class of the op of an associative scan with one input whose output is the carry; None for other
+    scans.
+    """
     op = op_of(inst, Scan)
     root, parameters = op.to_apply.root, op.to_apply.parameters
     if not op.is_associative or len(parameters) != 2 or op.num_carries != 1:
@@ -50,11 +52,13 @@ def _combiner(inst: Instruction) -> type[Op] | None:
 
 
 def _window(inst: Instruction, combine: type[Op], x: XlaOp, carry: XlaOp) -> Sequence[XlaOp]:
-    """The reduce-window over all elements before (or after) each element, and the final carry."""
+    """Computes a scan by the reduce-window over all elements up to each one (from each one on, if it is
+    reversed). Returns the output and the final carry.
+    """
     op = op_of(inst, Scan)
     (at,), dims, dtype = op.dimensions, x.dims, x.dtype
     own = neutral(combine, dtype)
-    if combine is Add and dtype.is_inexact:  # -0.0 is what changes nothing
+    if combine is Add and dtype.is_inexact:  # adding -0.0 changes nothing
         own = complex(-0.0, -0.0) if dtype.is_complex else -0.0
     fill = x.builder.constant(Literal.scalar(dtype, own))
     sizes = tuple(n if d == at else 1 for d, n in enumerate(dims))
@@ -93,7 +97,7 @@ def _scan(inst: Instruction, *given: XlaOp) -> Sequence[XlaOp]:
 
 
 def _put(x: XlaOp, value: XlaOp, at: int, place: XlaOp) -> XlaOp:
-    """`x` with the slice at `place` of dimension `at` replaced."""
+    """`x` with the slice at index `place` of dimension `at` replaced by `value`."""
     starts = [place if d == at else ops.ZerosLike(place) for d in range(len(x.dims))]
     sizes = [1 if d == at else n for d, n in enumerate(x.dims)]
     return ops.DynamicUpdateSlice(x, ops.Reshape(value, sizes), starts)

@@ -1,4 +1,4 @@
-"""select-and-scatter as a reduce-window that finds the chosen positions, and a scatter to them."""
+"""Expands select-and-scatter to a reduce-window that finds the selected positions, and a scatter to them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _expanded(inst: Instruction, x: XlaOp, source: XlaOp, init: XlaOp) -> Sequen
     window = hlo.ReduceWindow(op.window, builder.callee(_chooser(builder, op, x, positions), "choose"))
     inits = [ops.Zero(builder, x.dtype), ops.Zero(builder, counter) - 1]
     chosen = builder.add(window, (x, positions, *inits))
-    # Places that see padding only have position -1, which scatter skips.
+    # Windows that cover only padding return position -1, which scatter skips.
     where = ops.Reshape(chosen[1], [len(flat(source)), 1])
     scatter = builder.callee(op.scatter, "scatter")
     put = hlo.Scatter((), (0,), (0,), index_vector_dim=1, to_apply=scatter)
@@ -38,7 +38,9 @@ def _expanded(inst: Instruction, x: XlaOp, source: XlaOp, init: XlaOp) -> Sequen
 
 
 def _chooser(builder: XlaBuilder, op: hlo.SelectAndScatter, x: XlaOp, positions: XlaOp) -> object:
-    """The (element, position) chosen so far and the next one: the first stays chosen while `select` holds."""
+    """The combiner of the reduce-window on pairs (element, position): keeps the pair selected so far while
+    `select` holds, else takes the next one.
+    """
     made = builder.sub_builder("choose")
     types = [Shape(x.dtype), Shape(positions.dtype)] * 2
     value, position, new, where = (made.parameter(n, s) for n, s in enumerate(types))

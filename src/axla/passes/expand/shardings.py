@@ -1,4 +1,4 @@
-"""Reads the shardings of a program of several partitions: XLA's (attributes, custom calls) and Shardy's,
+"""Reads the shardings of a program for several partitions: XLA's (attributes, custom calls) and Shardy's,
 which the importer keeps as frontend attributes.
 """
 
@@ -15,18 +15,20 @@ from axla.passes.expand.cuts import Cut, cut_of
 from axla.text.sharding import read_sharding
 
 ENTER, LEAVE, SHARDING = "SPMDFullToShardShape", "SPMDShardToFullShape", "Sharding"
-"""Custom calls: where a manual region begins and ends, and a sharding said of a value."""
+"""Targets of custom calls: begin and end of a manual region, and a sharding of a value."""
 MESHES, SHARDY, MANUAL_AXES = "xla.sdy.meshes", "xla.sdy.sharding", "xla.sdy.manual_axes"
-"""Frontend attributes of a module, of an instruction, and of the border of a region."""
+"""Names of frontend attributes: of a module (its meshes), of an instruction (its sharding), and of the
+boundary of a region (its manual axes).
+"""
 
 
 def target_of(inst: Instruction) -> str:
-    """The target of a custom call, "" of others."""
+    """The target of a custom call; "" for other instructions."""
     return inst.op.custom_call_target if isinstance(inst.op, CustomCall) else ""
 
 
 def meshes_of(module: Module) -> dict[str, str]:
-    """The meshes of a module by name, as HLO writes them: ['x'=2], device_ids=(1,0)."""
+    """Maps the names of a module's meshes to their text in HLO: ['x'=2], device_ids=(1,0)."""
     text, found = dict(module.config.frontend_attributes).get(MESHES, ""), {}
     for name, mesh in _MESH.findall(text):
         axes, _, ids = mesh.replace('"', "'").partition(", device_ids=")
@@ -48,12 +50,14 @@ class Shardings:
         self.meshes = meshes_of(module)
 
     def told(self, inst: Instruction) -> Sharding | None:
-        """The sharding of an instruction as the program gives it."""
+        """The sharding of an instruction as the program gives it; None if it gives none."""
         text = dict(inst.extra.frontend_attributes).get(SHARDY)
         return inst.extra.sharding or (self.of_shardy(text) if text is not None else None)
 
     def said(self, inst: Instruction) -> Sharding | None:
-        """The same as tiles; at the boundary of a region, only those along the region's manual axes."""
+        """Like `told`, but without named axes: as tiles. At the boundary of a region, only the region's
+        manual axes count.
+        """
         found, axes = self.told(inst), dict(inst.extra.frontend_attributes).get(MANUAL_AXES)
         if found is None or not isinstance(inst.shape, Shape):
             return without_axes(found, 0) if found is not None else None
@@ -62,41 +66,43 @@ class Shardings:
         return without_axes(found, inst.shape.rank)
 
     def of_shardy(self, text: str) -> Sharding | None:
-        """The sharding in #sdy.sharding<@mesh, [{"x"}, {}]>, the first of several. None where HLO has no
-        equivalent.
+        """Parses a sharding such as #sdy.sharding<@mesh, [{"x"}, {}]>, the first one in the text. None if HLO
+        has no equivalent.
         """
         found = _SHARDY.search(text)
         if found is None:
             return None
         name, rest = found[1].strip('"'), _PRIORITY.sub("", found[2]).replace('"', "'")
         if name not in self.meshes:
-            raise VerifyError(f"a sharding {text}, and there is no mesh @{name}")
+            raise VerifyError(f"the sharding {text} names an unknown mesh @{name}")
         mesh = self.meshes[name]
-        if mesh.startswith("[], "):  # of no axes and one device
+        if mesh.startswith("[], "):  # a mesh without axes, with one device
             return Sharding(int(mesh.partition("device_ids=")[2].strip("()")))
         return read_sharding(f"mesh{mesh}, {rest}")
 
     def is_of_a_partition(self, inst: Instruction) -> bool:
-        """Whether an instruction is in a manual region, or at its boundary, as far as can be seen."""
+        """Whether an instruction shows that it is in a manual region, or at the boundary of one."""
         op = inst.op
         if not isinstance(op, CustomCall):
             return isinstance(op, PartitionId) or op.collective is not None
         if not op.custom_call_has_side_effect:
             return op.custom_call_target in (ENTER, LEAVE)
-        # JAX says of callbacks where they run: in a region each for itself, else on one.
+        # JAX marks callbacks: "manual" in a region, where each partition runs them; else one device runs
+        # them.
         said = self.said(inst)
         return said is not None and said.what in ("manual", "replicated")
 
     def of_border(self, inst: Instruction) -> Cut | None:
-        """How an array is cut where a region begins or ends; None where it stays whole."""
+        """The cut of an array where a region begins or ends; None if the array stays whole."""
         if target_of(inst) == ENTER and inst.extra.sharding is not None:
-            inst = inst.operands[0]  # XLA's form says it of what is cut, and of the part that it is manual
+            # in XLA's form the operand has the sharding, and the part is marked as manual
+            inst = inst.operands[0]
         said = self.said(inst)
         return cut_of(said, shape_of(inst).rank, self.partitions)
 
 
 def _along(tiles: MeshTiles, names: set[str]) -> MeshTiles:
-    """The tiles along these axes of the mesh only."""
+    """The tiles with only the named axes of the mesh."""
 
     def kept(dim: DimAxes) -> DimAxes:
         return DimAxes(tuple(axis for axis in dim.axes if axis.name in names))

@@ -1,7 +1,7 @@
-"""Collectives of a single replica, and other ops that have no meaning on one device.
+"""Removes collectives of a single replica, and other ops without effect on one device.
 
 Group members that do not exist contribute nothing, except for constants, as on XLA:CPU. Operations that need
-another member are left for the code generator to refuse.
+another member stay; the code generator rejects them.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from axla.passes.expand.expander import Expansion, converted, expand, full, pack
 
 
 def collectives_removal(module: Module) -> None:
-    """Removes asynchronous copies and domains; collectives of one participant; and for several participants
-    the start and done forms that `async-unwrapper` has left, which become synchronous.
+    """Removes asynchronous copies and domains, and collectives of one participant. For several participants,
+    makes the start and done forms that `async-unwrapper` has left synchronous.
     """
     alone = module.config.replica_count * module.config.num_partitions == 1
     for kinds in (_HALVES, _IN_PLACE, _ALONE if alone else _TOGETHER):
@@ -34,7 +34,7 @@ def collectives_removal(module: Module) -> None:
 
 
 def _operands(inst: Instruction) -> Instruction:
-    """The operands themselves."""
+    """The operands as the result."""
     return packed(inst.shape, inst.operands)
 
 
@@ -43,7 +43,7 @@ def _reduced(inst: Instruction[Combining]) -> Instruction:
 
 
 def _added(inst: Instruction[Combining]) -> Sequence[Instruction]:
-    """The operands, or the sum over members that contribute the same constants."""
+    """The operands; if members contribute equal constants, the sum over the members."""
     count = equal_addends(inst)
     if count == 1:
         return inst.operands
@@ -52,7 +52,7 @@ def _added(inst: Instruction[Combining]) -> Sequence[Instruction]:
 
 
 def _first_part(inst: Instruction[hlo.ReduceScatter]) -> Instruction:
-    """The first part of every operand, in the size of the result."""
+    """The first part of every operand, of the size of the result."""
     parts = []
     for x, shape in zip(_added(inst), inst.shape.parts, strict=True):
         same = shape.dims == shape_of(x).dims
@@ -65,7 +65,7 @@ def _exchanged(inst: Instruction[hlo.AllToAll]) -> Instruction | None:
 
 
 def _rooted(inst: Instruction[hlo.CollectiveBroadcast | hlo.CollectiveReduce]) -> Instruction | None:
-    """The operands: the only member is the root."""
+    """The operands, since the only member of the group is the root; None if there are other members."""
     dynamic = inst.op.has_dynamic_root
     return packed(inst.shape, inst.operands[: len(inst.operands) - dynamic]) if _alone(inst) else None
 
@@ -79,13 +79,15 @@ def _same(shape: AnyShape, operands: Sequence[Instruction]) -> bool:
 
 
 def _nothing(x: Instruction, shape: Shape) -> Instruction:
-    """Zero bytes for a participant that receives nothing, also for element types that have no zero."""
+    """An array of zero bytes for a participant that receives nothing, even for element types without a
+    zero.
+    """
     zero = hlo.Constant.of(np.zeros((), shape.dtype.numpy), shape.dtype)
     return spread(x.computation.add(zero), shape)
 
 
 def _gathered(inst: Instruction) -> Instruction:
-    """The own parts first, then zeros for members that do not exist."""
+    """The result of an all-gather: the operand first, then zeros for members that do not exist."""
     parts = []
     for x, shape in zip(inst.operands, inst.shape.parts, strict=True):
         own = shape_of(x)
@@ -108,8 +110,8 @@ def _sent(inst: Instruction[Paired], x: Instruction) -> Instruction:
 
 
 def _slices_moved(inst: Instruction[hlo.CollectivePermute]) -> Instruction | None:
-    """A collective-permute in place, slice by slice: each slice is sent with a flag, which only targets
-    receive.
+    """Writes a collective-permute in place as one permute per slice. Each slice is sent with a flag, which is
+    true only for targets.
     """
     if not inst.op.slice_sizes:
         return None
@@ -159,7 +161,7 @@ def _first(inst: Instruction) -> Instruction:
 def at_once(
     inst: Instruction, kind: type[Op], shape: AnyShape | None = None, extra: Extra | None = None
 ) -> Instruction:
-    """The synchronous collective that a start instruction stands for."""
+    """The synchronous collective, of class `kind`, that a start instruction begins."""
     names = {field.name for field in fields(kind)}
     given = {field.name: getattr(inst.op, field.name) for field in fields(inst.op) if field.name in names}
     if shape is not None:
@@ -181,7 +183,7 @@ def _permute_begun(inst: Instruction) -> Instruction:
 
 
 def _begun(inst: Instruction, result: Instruction, contexts: Sequence[AnyShape]) -> Instruction:
-    """The value of a start instruction: operands, results, and contexts."""
+    """The result tuple of a start instruction: operands, results, and contexts."""
     computation, own = inst.computation, inst.operands[0]
     if isinstance(tuple_of(inst).elements[0], TupleShape) and not isinstance(own.shape, TupleShape):
         own = computation.add(hlo.Tuple(), inst.operands)
@@ -190,7 +192,7 @@ def _begun(inst: Instruction, result: Instruction, contexts: Sequence[AnyShape])
 
 
 def _scattered_first(inst: Instruction[hlo.ReduceScatter]) -> Instruction | None:
-    """A reduce-scatter along the first dimension, between transposes; None where it already is."""
+    """A reduce-scatter along the first dimension, between transposes; None if it already is one."""
     at = inst.op.dimensions[0]
     if at == 0:
         return None
@@ -208,8 +210,8 @@ def _scattered_first(inst: Instruction[hlo.ReduceScatter]) -> Instruction | None
 
 
 def _numbers_widened(inst: Instruction[hlo.RaggedAllToAll]) -> Instruction | None:
-    """A ragged-all-to-all with s64 offsets and sizes, unless all are s32. Larger u64 values become the
-    largest s64: either is beyond any array.
+    """A ragged-all-to-all with s64 offsets and sizes; None if all are s32 or all s64. u64 values above the
+    largest s64 become that number, as both are beyond any array.
     """
     data, output, *numbers = inst.operands
     kinds = {shape_of(x).dtype for x in numbers}
@@ -220,7 +222,7 @@ def _numbers_widened(inst: Instruction[hlo.RaggedAllToAll]) -> Instruction | Non
 
 
 def _in_s64(x: Instruction) -> Instruction:
-    """Numbers as s64, at most the largest s64."""
+    """Numbers limited to the largest s64."""
     shape = shape_of(x)
     return hlo.Minimum()(x, full(x.computation, shape, (1 << 63) - 1)) if shape.dtype is U64 else x
 

@@ -1,4 +1,4 @@
-"""stochastic-convert in arithmetic: compares the fraction that is cut off with the random bits."""
+"""Expands stochastic-convert to arithmetic: the fraction that is cut off is compared with the random bits."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from axla.passes.expand.expander import expand, typed, written
 
 
 def stochastic_convert_decomposer(module: Module) -> None:
-    """Writes every stochastic-convert to integers in elementwise ops."""
+    """Writes every stochastic-convert to integers as elementwise ops."""
     expand(module, "stochastic-convert-decomposer", {StochasticConvert: _expanded})
 
 
@@ -26,7 +26,8 @@ def _expanded(inst: Instruction) -> Instruction | None:
 def _rounded(_: Instruction, x: XlaOp, random: XlaOp) -> Sequence[XlaOp]:
     size, bits = ops.Abs(x), x.dtype.bits
     whole = ops.Floor(size)
-    # Exact: only the exponent changes. Infinities have the fraction NaN, hence 0. (2**16 is not an f16.)
+    # Exact: only the exponent changes. For infinities the fraction is NaN, so the threshold is 0. (2**16 is
+    # not an f16.)
     half = 2.0 ** (bits // 2)
     threshold = typed((size - whole) * half * half, BY_NAME[f"u{bits}"])
     rounded = ops.Select(random < threshold, whole + 1, size)

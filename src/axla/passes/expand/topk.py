@@ -1,4 +1,6 @@
-"""topk, and the custom calls `TopK` and `ApproxTopK`, as a sort of the elements with their positions."""
+"""Expands topk, and the custom calls `TopK` and `ApproxTopK`, to a sort of the elements with their
+indices.
+"""
 
 from __future__ import annotations
 
@@ -23,16 +25,16 @@ from axla.passes.expand.expander import expand, packed, written
 from axla.passes.matrix import indices
 
 SMALL = 8
-"""How many times as long as k a line must be for a heap to beat a sort."""
+"""The least ratio of a row's length to k for which keeping the best k in a heap is faster than a sort."""
 
 
 def topk_decomposer(module: Module) -> None:
-    """Writes every topk of many elements as a stable sort and slices."""
+    """Writes topk as a stable sort and slices, unless the target's kernel for topk is faster."""
     expand(module, "topk-decomposer", {TopK: _topk, CustomCall: _custom_call})
 
 
 def smallest_decomposer(module: Module) -> None:
-    """Writes every topk of the smallest elements as a stable sort and slices, however many there are."""
+    """Writes every topk of the smallest elements as a stable sort and slices, whatever its k."""
     expand(module, "topk-decomposer", {TopK: _smallest})
 
 
@@ -47,7 +49,7 @@ def _topk(inst: Instruction) -> Instruction | None:
 
 
 def _has_emitter(x: Instruction, k: int) -> bool:
-    """Whether an emitter of its own, which keeps the best elements so far, is cheaper than a full sort."""
+    """Whether the kernel for topk, which keeps the best elements so far, is faster than a full sort."""
     shape = shape_of(x)
     length = shape.dims[-1]
     return shape.dtype.bits <= 32 and SMALL * k <= length < 1 << 31
@@ -65,7 +67,7 @@ def _custom_call(inst: Instruction) -> Instruction | None:
             k = values.dims[-1]
             return TopK(k)(inst.operands[0]) if _has_emitter(inst.operands[0], k) else _sorted(inst, k, True)
     raise UnsupportedError(
-        f"{inst}: TopK of x[..., n] returns (x[..., k], s32[..., k]), k at most n, of numbers in order"
+        f"{inst}: TopK takes real numbers x[..., n] and returns (x[..., k], s32[..., k]) with k <= n"
     )
 
 
@@ -74,7 +76,7 @@ def _sorted(inst: Instruction, k: int, largest: bool) -> Instruction:
 
 
 def _first(_: Instruction, k: int, largest: bool, x: XlaOp) -> Sequence[XlaOp]:
-    """The first k elements in order, the largest (or smallest) first, and their positions."""
+    """The first k elements of each row in order, the largest (or smallest) first, and their indices."""
     pair = [x, indices(x, len(x.dims) - 1)]
     before = key_comparator(x.builder, pair, ops.GtTotalOrder if largest else ops.LtTotalOrder)
     return [values[..., :k] for values in ops.Sort(x.builder, pair, before, -1, True)]
@@ -88,8 +90,8 @@ def approx_topk_decomposer(module: Module) -> None:
 
 
 def _approximate(inst: Instruction) -> Instruction | None:
-    """Reorders the operands of a call (arrays, then their initial values) to those of the called computation,
-    cut to the size of the result.
+    """The replacement of one ApproxTopK call, whose operands are arrays, then their initial values; None for
+    other calls.
     """
     op, computation = op_of(inst, CustomCall), inst.computation
     if op.custom_call_target != "ApproxTopK" or registered(op.custom_call_target):
@@ -108,8 +110,8 @@ def _approximate(inst: Instruction) -> Instruction | None:
 
 
 def _takes_largest(values: tuple[Instruction, ...], dim: int, before: Computation) -> bool | None:
-    """Whether rows are searched for their largest (True) or smallest (False) elements with positions; None
-    for other selections. Any of several equal elements may be taken.
+    """Whether rows are searched for their largest (True) or smallest (False) elements with their indices;
+    None for other selections. Any of several equal elements may be taken.
     """
     key = sort_key(before)
     if len(values) != 2 or key is None or dim != shape_of(values[0]).rank - 1:
@@ -125,7 +127,9 @@ def _takes_largest(values: tuple[Instruction, ...], dim: int, before: Computatio
 def _selection(
     inst: Instruction, op: CustomCall, values: tuple[Instruction, ...]
 ) -> tuple[int, Computation, list[Shape]]:
-    """Dimension, comparator and result shapes of an ApproxTopK call; UnsupportedError for a malformed one."""
+    """Dimension, comparator and result shapes of an ApproxTopK call; raises UnsupportedError for a malformed
+    call.
+    """
     results = list(inst.shape.arrays())
     shapes = [x.shape for x in values if isinstance(x.shape, Shape)]
     config = _config(inst)
@@ -133,19 +137,19 @@ def _selection(
     if len(op.called_computations) != 1 or not len(shapes) == len(values) == len(results) > 0:
         raise UnsupportedError(f"{inst}: ApproxTopK takes arrays, initial values and one comparator")
     if not isinstance(dim, int) or not 0 <= dim < shapes[0].rank:
-        raise UnsupportedError(f"{inst}: ApproxTopK: reduction_dim={dim}, wanted one of {shapes[0].rank}")
+        raise UnsupportedError(f"{inst}: ApproxTopK: reduction_dim={dim} does not fit rank {shapes[0].rank}")
     size, k = results[0].dims[dim : dim + 1], config.get("top_k")
     for x, y in zip(shapes, results, strict=True):
         wanted = (*x.dims[:dim], *size, *x.dims[dim + 1 :])
         if x.dtype is not y.dtype or y.dims != wanted or size[0] > x.dims[dim]:
-            raise UnsupportedError(f"{inst}: ApproxTopK of {x} along {dim} does not give {y}")
+            raise UnsupportedError(f"{inst}: ApproxTopK of {x} along {dim} cannot return {y}")
     if k is not None and (size[0] < k or config.get("aggregate_to_topk") and size[0] != k):
-        raise UnsupportedError(f"{inst}: ApproxTopK: top_k={k}, the result has room for {size[0]}")
+        raise UnsupportedError(f"{inst}: ApproxTopK: top_k={k} does not fit the result size {size[0]}")
     return dim, op.called_computations[0], results
 
 
 def _config(inst: Instruction) -> dict[str, Any]:
-    """The configuration of a call: JSON from builders, MLIR's attributes from StableHLO."""
+    """The configuration of a call as a dictionary: JSON from builders, MLIR attributes from StableHLO."""
     text = inst.extra.backend_config
     try:
         found = json.loads(text)

@@ -1,4 +1,4 @@
-"""Transfers with the host (infeed, outfeed, send and recv) become host calls.
+"""Rewrites transfers with the host (infeed, outfeed, send and recv) as host calls.
 
 A transfer between replicas goes from the only replica to itself. If both halves are in one computation, the
 value is passed on directly. If they are in different ones (a loop and its surroundings), or a channel has
@@ -20,13 +20,11 @@ from axla.ir.typed import tuple_of
 from axla.ir.verify.channels import transfer_pairs
 from axla.passes.expand.expander import Expansion, expand, full, scalar
 
-SendOfReceive = dict[Instruction, Instruction]  # a receive -> the send whose data it gets
+SendOfReceive = dict[Instruction, Instruction]  # a recv -> the send whose data it receives
 
 
 def transfer_rewriter(module: Module) -> None:
-    """Replaces transfers, except receives on channels on which nothing is sent, which the code generator
-    refuses.
-    """
+    """Replaces transfers. Raises UnsupportedError for a receive on a channel on which nothing is sent."""
     if module.config.replica_count * module.config.num_partitions > 1:
         _between_participants(module)
         return
@@ -48,7 +46,7 @@ def transfer_rewriter(module: Module) -> None:
         if inst in sources:
             return _begun(inst, sources[inst].operands[0], inst.operands[0])
         if not inst.op.is_host_transfer and inst not in queued:
-            raise UnsupportedError(f"{inst!r}: nothing is sent on its channel")
+            raise UnsupportedError(f"{inst!r}: no send has the same channel")
         nothing = _nothing(inst)
         return None if nothing is None else _begun(inst, nothing, inst.operands[0])
 
@@ -66,14 +64,14 @@ def transfer_rewriter(module: Module) -> None:
     kinds: dict[type[Op], Expansion] = {
         hlo.Infeed: _infeed, hlo.Outfeed: _outfeed, hlo.RecvDone: received, hlo.SendDone: _sent,
     }  # fmt: skip
-    # Sends last: until then their operands are what is received.
+    # Sends come last: until then `sources` still finds their operands.
     for kind, expansion in ((hlo.Recv, recv), (hlo.Send, send)):
         expand(module, "transfer-rewriter", {kind: expansion})
     expand(module, "transfer-rewriter", kinds)
 
 
 def _between_participants(module: Module) -> None:
-    """Makes every half a host call: a send does not wait, a receive does."""
+    """Makes both halves of each transfer host calls: a send does not wait, a receive does."""
     counts = module.config.replica_count, module.config.num_partitions
 
     def config(inst: Instruction) -> str:
@@ -112,7 +110,7 @@ def _call(
     inst: Instruction, shape: AnyShape, target: str, operands: Sequence[Instruction],
     config: str | None = None,
 ) -> Instruction:  # fmt: skip
-    """A host call, configured by the channel of a transfer."""
+    """A host call whose configuration is `config`, by default the channel of the transfer."""
     op = hlo.CustomCall(shape.logical, custom_call_target=target, custom_call_has_side_effect=True)
     channel = getattr(inst.op, "channel_id", None)
     config = config if config is not None or channel is None else str(channel)
@@ -129,7 +127,9 @@ def _outfeed(inst: Instruction) -> Instruction:
 
 
 def _own_sends(computation: Computation) -> SendOfReceive:
-    """Pairs of receive and send of the same channel in one computation, where joining them makes no cycle."""
+    """Pairs of receive and send on the same channel in one computation; none if joining them would make a
+    cycle.
+    """
     halves: dict[tuple[type, int], list[Instruction]] = {}
     for inst in computation.instructions:
         op = inst.op
@@ -144,7 +144,7 @@ def _own_sends(computation: Computation) -> SendOfReceive:
 
 
 def _lone_sends(module: Module) -> Iterator[Instruction]:
-    """Sends on channels on which nothing is received: only their `done` remains."""
+    """Yields sends on channels on which nothing is received: only their `done` remains."""
     every = [inst for computation in module.computations for inst in computation.instructions]
     received = {inst.op.channel_id for inst in every if isinstance(inst.op, hlo.Recv)}
     for inst in every:
@@ -154,8 +154,8 @@ def _lone_sends(module: Module) -> Iterator[Instruction]:
 
 
 def _queued(module: Module, sources: SendOfReceive) -> dict[Instruction, None]:
-    """All halves of channels with transfers other than those within one computation; the latter stay in
-    `sources`.
+    """All halves of channels on which not every transfer is within one computation. Their pairs are removed
+    from `sources`.
     """
     halves: dict[int | None, list[Instruction]] = {}
     for computation in module.computations:
@@ -180,7 +180,7 @@ def _same_data(recv: Instruction, send: Instruction) -> bool:
 
 
 def _waits_for_itself(computation: Computation, sources: SendOfReceive) -> bool:
-    """Whether the value sent on a channel depends on the value received on it."""
+    """Whether the value sent on a channel depends on the value received on that channel."""
     order: TopologicalSorter[Instruction] = TopologicalSorter()
     for inst in computation.instructions:
         sent = sources[inst].operands if inst in sources else ()
@@ -193,7 +193,7 @@ def _waits_for_itself(computation: Computation, sources: SendOfReceive) -> bool:
 
 
 def _begun(inst: Instruction, data: Instruction, token: Instruction) -> Instruction:
-    """The value of a send or recv: data, context and token."""
+    """The result tuple of a send or recv: data, context and token."""
     computation = inst.computation
     after = computation.add(hlo.AfterAll(), (token,))
     context = scalar(computation, inst.shape.elements[1].dtype, 0)

@@ -3,8 +3,8 @@
     [a 0] [x]   [p]         x = solve(a, p)
     [b c] [y] = [q]         y = solve(c, q - b x)
 
-so that nearly all of the work is products of matrices. Halves are powers of two times the size of a block:
-few different shapes, so few kernels. A matrix has at most MOST blocks, however large it is.
+Nearly all of the work is then dots. The size of the first half is a power of two times the block size: few
+different shapes, so few kernels. A matrix has at most MOST blocks, however large it is.
 """
 
 from __future__ import annotations
@@ -24,23 +24,24 @@ from axla.passes import matrix as mx
 from axla.passes.expand.expander import expand, typed, written
 
 BLOCK_ROWS = range(16, 65)
-"""The fewest and the most rows of a block that is solved row by row, in matrices of up to MOST * 64 rows: a
-16th of them all, between these.
+"""The fewest and the most rows of a block that is solved row by row: a 16th of the matrix, within these
+limits. In matrices of more than MOST * 64 rows blocks are larger.
 """
 
 MOST = 128
-"""Blocks that a matrix is cut into, at most: the size of the program does not grow with that of the data."""
+"""The most blocks into which a matrix is divided, so that the program does not grow with its data."""
 
 PANELS = 32
-"""Panels that a matrix is cut into, at most."""
+"""The most panels into which a matrix is divided."""
 
 INVERTED = 128
-"""Rows of a part whose inverse is made, once, when there are enough right sides.
+"""The most rows of a part of the matrix that is inverted once, if there are ENOUGH right sides.
 
-XLA does so too: results near the largest number overflow in both or in neither."""
+XLA does so too: results near the largest number overflow in both or in neither.
+"""
 
 ENOUGH = 16
-"""Right sides that are enough."""
+"""The fewest right sides for which a part of the matrix is inverted."""
 
 
 @dataclass(slots=True)
@@ -77,34 +78,34 @@ Solver = Callable[[Triangle, XlaOp], XlaOp]
 
 
 def triangular_solve_expander(module: Module) -> None:
-    """Writes every triangular-solve as loops over blocks and products."""
+    """Writes every triangular-solve as loops over blocks and dots."""
     expand(module, "triangular-solve-expander", {TriangularSolve: lambda inst: written(inst, _solution)})
 
 
 def block_size(size: int) -> int:
-    """The number of rows of a block, a power of two, for a matrix with `size` rows."""
+    """The number of rows of a block for a matrix with `size` rows: a power of two."""
     usual = min(max(-(-size // 16), BLOCK_ROWS[0]), BLOCK_ROWS[-1])
     return 1 << (max(usual, -(-size // MOST)) - 1).bit_length()
 
 
 def panel_size(size: int) -> int:
-    """The number of columns of a panel, one of a few, for a matrix with `size` columns."""
+    """The number of columns of a panel for a matrix with `size` columns: one of a few values."""
     return max(block_size(size), 1 << (-(-size // PANELS) - 1).bit_length())
 
 
 def split(size: int, block: int) -> int:
-    """Where to cut a matrix that is larger than a block."""
+    """The index at which a matrix that is larger than a block is cut: a power of two times the block size."""
     return block << ((size - 1) // block).bit_length() - 1
 
 
 def batched(x: XlaOp, dtype: DType) -> XlaOp:
-    """Matrices of elements of at least 32 bits, with all leading dimensions merged to one."""
+    """Matrices with all leading dimensions merged to one, and with elements of at least 32 bits."""
     wide = typed(x, dtype if dtype.bits >= 32 else F32)
     return ops.Reshape(wide, (prod(x.dims[:-2]), *x.dims[-2:]))
 
 
 def lower_triangle(a: XlaOp, unit: bool, block: int) -> Triangle:
-    """The lower triangles of matrices, by blocks of `block` rows."""
+    """The lower triangles of matrices, in blocks of `block` rows. With `unit`, the diagonal counts as 1."""
     size = a.dims[1]
     if size <= block:
         return DiagonalBlock(a, unit)
@@ -115,7 +116,7 @@ def lower_triangle(a: XlaOp, unit: bool, block: int) -> Triangle:
 
 
 def solve(a: Triangle, b: XlaOp) -> XlaOp:
-    """x with a x = b."""
+    """Solves a x = b for x."""
     if b.dims[2] < ENOUGH or a.size > INVERTED or a.size == 1:
         return _substituted(a, b, solve)
     if a.inverse is None:
@@ -124,7 +125,7 @@ def solve(a: Triangle, b: XlaOp) -> XlaOp:
 
 
 def by_substitution(a: Triangle, b: XlaOp) -> XlaOp:
-    """The same by substitution alone, without inverses."""
+    """Solves a x = b by substitution alone, without inverses."""
     return _substituted(a, b, by_substitution)
 
 
@@ -137,7 +138,7 @@ def _substituted(a: Triangle, b: XlaOp, solve_part: Solver) -> XlaOp:
 
 
 def _by_rows(a: DiagonalBlock, b: XlaOp) -> XlaOp:
-    """Solves row by row: each solved row is subtracted from the rows below."""
+    """Solves a x = b row by row: each solved row is subtracted from the rows below."""
 
     def step(at: XlaOp, matrix: XlaOp, x: XlaOp) -> Sequence[XlaOp]:
         rows, found = mx.indices(x, 1), mx.row(x, at)

@@ -1,8 +1,8 @@
-"""Convolutions with windows of 3 by 3 by Winograd's F(2x2, 3x3) (Lavin and Gray, arXiv 1509.09308).
+"""Convolutions with 3 by 3 windows by Winograd's F(2x2, 3x3) (Lavin and Gray, arXiv 1509.09308).
 
-A tile of 2 by 2 results takes 16 products of transformed numbers, not 36 of the numbers themselves. That
-is exact for real numbers only: an infinity makes NaN of its neighbours' results. Rounding errors are about as
-large as those of the sums (0.4 to 0.6 of them for sums of 288 products).
+A tile of 2 by 2 results takes 16 products of transformed numbers instead of 36 products of the numbers
+themselves. This is exact for real numbers only: an infinity makes its neighbours' results NaN. Rounding
+errors are about as large as those of the sums (0.4 to 0.6 of them for sums of 288 products).
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def winograd(x: Instruction, kernel: Instruction, window: Window, places: Sequen
 
 
 def _kernel(kernel: Instruction) -> Instruction:
-    """The transformed kernel, [16, inputs, outputs]; computed at compile time where it is constant."""
+    """The transformed kernel array, [16, inputs, outputs]; computed at compile time if it is constant."""
     *_, inputs, outputs = shape_of(kernel).dims
     computation, dtype, matrix = kernel.computation, shape_of(kernel).dtype, np.kron(_KERNEL, _KERNEL)
     is_turned = isinstance(kernel.op, hlo.Transpose)
@@ -81,14 +81,16 @@ def _kernel(kernel: Instruction) -> Instruction:
 def _transformed(
     rows: Sequence[Sequence[int]], values: Sequence[Sequence[Instruction]]
 ) -> list[list[Instruction]]:
-    """rows * values * transposed rows."""
+    """The matrix product rows * values * transposed rows, for matrices of -1, 0 and 1 and a matrix of
+    instructions.
+    """
     columns = [[_sum(row, column) for row in rows] for column in zip(*values, strict=True)]
     return [[_sum(row, line) for row in rows] for line in zip(*columns, strict=True)]
 
 
 def _sum(signs: Sequence[int], values: Sequence[Instruction]) -> Instruction:
-    """The sum of the values with these signs; 0 omits one. The first sign that is not 0 must not be -1 for
-    all values.
+    """The sum of the values with the given signs; a sign of 0 omits the value. At least one sign must be
+    1.
     """
     terms = sorted(
         ((sign, value) for sign, value in zip(signs, values, strict=True) if sign), key=lambda t: -t[0]

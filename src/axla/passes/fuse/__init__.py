@@ -1,3 +1,3 @@
-"""Fusion: which instructions become one kernel (`plan.py`, the rules in `rules.py`), and making it so
-(`fuse.py`).
+"""Fusion: decides which instructions become one kernel (`plan.py`, with the rules in `rules.py`), and makes
+the kernels (`fuse.py`).
 """

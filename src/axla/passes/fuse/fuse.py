@@ -1,4 +1,4 @@
-"""The fusion pass: makes the kernels that a plan names."""
+"""The fusion pass: replaces the instructions of each planned kernel by a fusion."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from axla.target.machine import Limits, Target
 
 
 def fusion(module: Module, target: Target) -> None:
-    """Puts instructions into kernels that compute them together."""
+    """Replaces groups of instructions by fusions, each of which becomes one kernel."""
     for decided in _plans(module, target.limits):
         apply(decided, target.limits)
 
@@ -30,7 +30,7 @@ def _plans(module: Module, limits: Limits) -> Iterator[FusionPlan]:
 
 
 def apply(decided: FusionPlan, limits: Limits) -> None:
-    """Replaces the members of each cluster by a fusion."""
+    """Replaces the instructions of each planned kernel by a fusion."""
     session = current_session()
     computation = decided.computation
     made = [
@@ -39,7 +39,7 @@ def apply(decided: FusionPlan, limits: Limits) -> None:
         if (len(cluster.members) > 1 or cluster.root in decided.alone)
         and session.may_fire("fusion", cluster.root)
     ]
-    # All bodies are made before anything is replaced: they refer to the instructions of the plan.
+    # All bodies are made before anything is replaced, as they refer to the instructions of the plan.
     position = {inst: n for n, inst in enumerate(post_order(computation))}
     instead: dict[Instruction, Instruction] = {}
     stale: dict[Instruction, None] = {}
@@ -61,7 +61,7 @@ def apply(decided: FusionPlan, limits: Limits) -> None:
 
 
 def _body(computation: Computation, cluster: FusionCluster) -> tuple[Computation, list[Instruction]]:
-    """A fused computation of the members, and the operands for its parameters."""
+    """A new computation with copies of the cluster's instructions, and the operands for its parameters."""
     body = computation.module.add_computation("fused_computation")
     members = _in_order(cluster)
     operands = list(dict.fromkeys(o for m in members for o in m.operands if o not in cluster.members))
@@ -78,13 +78,13 @@ def _body(computation: Computation, cluster: FusionCluster) -> tuple[Computation
 
 
 def _in_order(cluster: FusionCluster) -> list[Instruction]:
-    """The members of a cluster, operands first, without those that no root needs."""
+    """The instructions of a cluster, operands first, without those that no root needs."""
     members = cluster.members
     return needed_first(cluster.roots, lambda inst: (o for o in inst.operands if o in members))
 
 
 def why_not_fuse(producer: Instruction, consumer: Instruction, limits: Limits) -> str | None:
-    """The reason why a producer is not computed in the kernel of a consumer; None if it is."""
+    """The reason why a producer is not computed in the kernel of a consumer; None if it is computed there."""
     decided = plan(consumer.computation, limits)
     readers = {consumer}
     for cluster in decided.clusters:
@@ -93,15 +93,15 @@ def why_not_fuse(producer: Instruction, consumer: Instruction, limits: Limits) -
                 return None
             readers |= set(cluster.members)
     refused = [d for d in decided.decisions if d.producer is producer and d.reason is not None]
-    refused.sort(key=lambda d: d.consumer not in readers)  # first what was said of this consumer's kernel
+    refused.sort(key=lambda d: d.consumer not in readers)  # decisions about the consumer's kernel first
     if refused:
         return refused[0].reason
     never = why_never(producer, limits) or why_never(consumer, limits)
-    return never or "computed in registers, or in another kernel"
+    return never or "it is computed in registers or in another kernel"
 
 
 def explain(module: Module, limits: Limits) -> str:
-    """Every decision of the fusion pass on a module, one per line."""
+    """The decisions of the fusion pass on a module as text, one per line."""
     lines = []
     for decided in _plans(module, limits):
         lines += [f"{decided.computation.name}: {decision}" for decision in decided.decisions]

@@ -1,9 +1,9 @@
-"""Decides which instructions become one kernel, without changing anything.
+"""Decides which instructions become one kernel, without changing the module.
 
-Instructions are visited from the results back to the parameters. An instruction whose users are all in
-kernels is added to these kernels, if the rules allow. One that is needed elsewhere too may become an
-additional root of a kernel that reads it. All others start a kernel. At the end, kernels that read the same
-large array in the same way are merged.
+Instructions are visited from the results back to the parameters. If all users of an instruction are in
+kernels, it is added to these kernels, if the rules allow that. If it is also needed elsewhere, it may become
+an additional root of a kernel that reads it. Otherwise it starts a kernel. At the end, kernels that read the
+same large array in the same order are merged.
 """
 
 from __future__ import annotations
@@ -36,17 +36,22 @@ from axla.passes.rewrite import control_bound
 from axla.passes.simplify.inline import control_successors
 from axla.target.machine import Limits
 
-Readers = dict[FusionCluster, list[Instruction]]  # kernel -> its members that read a value
+Readers = dict[FusionCluster, list[Instruction]]  # kernel -> its instructions that read a value
 
-ATTEMPTS = 3  # kernels that are asked to take a further root
-REACH = 64  # kernels looked at; a longer search would make the pass quadratic, and rarely ends well
-SEARCH = 10  # the same for all searches of a computation together, per instruction
-SPAN = 2000  # positions between the results of one kernel: further apart they would only keep memory in use
+ATTEMPTS = 3  # the most kernels that are tried for adding an instruction as a root
+# the most kernels that a search for cycles visits; a longer search would make the pass quadratic, and rarely
+# succeeds
+REACH = 64
+SEARCH = 10  # the most kernels that all searches of a computation visit, per instruction
+# the most positions between the results of one kernel: further apart they would only keep memory in use
+SPAN = 2000
 
 
 @dataclass(frozen=True, slots=True)
 class FusionDecision:
-    """A producer and the root of a kernel that reads it: fused (reason None), or the reason why not."""
+    """The decision whether the kernel with the root `consumer` computes `producer`: yes if `reason` is None,
+    else why not.
+    """
 
     producer: Instruction
     consumer: Instruction
@@ -58,16 +63,19 @@ class FusionDecision:
 
 @dataclass(slots=True)
 class FusionPlan:
-    """Which instructions of a computation form kernels, with the decisions that led there."""
+    """The groups of a computation's instructions that become kernels, and the decisions about them."""
 
     computation: Computation
     clusters: list[FusionCluster] = field(default_factory=list)
     decisions: list[FusionDecision] = field(default_factory=list)
-    alone: set[Instruction] = field(default_factory=set)  # kernels even if nothing joins them
+    # instructions that become kernels even if nothing joins them
+    alone: set[Instruction] = field(default_factory=set)
 
 
 def plan(computation: Computation, limits: Limits, *, in_machine_loop: bool = False) -> FusionPlan:
-    """The kernels of a computation; in a loop that runs in registers, tiny instructions stay in registers."""
+    """Plans the kernels of a computation. With `in_machine_loop`, for a loop that runs in registers, tiny
+    instructions never become kernels.
+    """
     planner = _Planner(computation, limits, in_machine_loop)
     planner.visit_all()
     planner.merge_siblings()
@@ -89,10 +97,12 @@ class _Planner:
         self.keys = AccessKeys(limits.row_in_lane)
         self.clusters: list[FusionCluster] = []
         self.member_of: dict[Instruction, list[FusionCluster]] = {}
-        self.outside: set[Instruction] = set()  # what is free: members that others read outside of kernels
+        # instructions that kernels compute for themselves, but that are read outside of kernels too
+        self.outside: set[Instruction] = set()
         self.decisions: list[FusionDecision] = []
         self.row_fed = _row_fed(self.order, limits)
-        # by position: kernels with several roots and members before and after
+        # for each position in the order, the number of kernels with several roots and with instructions on
+        # both sides of it
         self.crossing = [0] * (len(self.order) + 1)
         self.budget = SEARCH * len(self.order) + 1000
 
@@ -102,7 +112,7 @@ class _Planner:
     def of(self, inst: Instruction) -> list[FusionCluster]:
         return self.member_of.get(inst, [])
 
-    # -- from results to parameters --
+    # From results to parameters
 
     def visit_all(self) -> None:
         for inst in reversed(self.order):
@@ -138,7 +148,7 @@ class _Planner:
             self.start(inst)
 
     def fuse_into_all(self, inst: Instruction, readers: Readers) -> bool:
-        """Computes `inst` in every kernel that reads it, if the rules allow it for all of them."""
+        """Adds `inst` to every kernel that reads it, if the rules allow that for all of them."""
         if len(readers) > 1 and not may_copy(inst, len(readers), self.limits):
             for cluster in readers:
                 self.decide(inst, cluster, f"{len(readers)} kernels read it")
@@ -156,8 +166,8 @@ class _Planner:
         return True
 
     def copy_where_possible(self, inst: Instruction, readers: Readers, outside: bool) -> None:
-        """Puts a free instruction into those kernels that may contain it; other kernels read it from
-        memory.
+        """Adds a free instruction (`Op.free`) to those kernels that may contain it; the other kernels read it
+        from memory.
         """
         for cluster, users in readers.items():
             found = keys_in(self.keys, inst, cluster, users)
@@ -174,7 +184,9 @@ class _Planner:
             self.outside.add(inst)
 
     def why_not_row(self, inst: Instruction, cluster: FusionCluster) -> str | None:
-        """Small results of a row reduction go into a kernel only if the reduction will be in it."""
+        """The reason why a kernel may not compute a small value that depends on a row reduction: the
+        reduction cannot join it. Else None.
+        """
         if not self.is_tiny(inst) or inst.op.free or inst not in self.row_fed:
             return None
         form = self.row_fed[inst]
@@ -182,7 +194,7 @@ class _Planner:
             sizes = {elements(r.shape) for r in cluster.roots}
             if form[0].why_not_results(form, inst, sizes, self.limits) is None:
                 return None
-        return "a few elements, computed in registers"
+        return "it has few elements and is computed in registers"
 
     def decide(self, inst: Instruction, cluster: FusionCluster, reason: str | None) -> None:
         self.decisions.append(FusionDecision(inst, cluster.root, reason))
@@ -215,7 +227,7 @@ class _Planner:
         self.join(inst, cluster, {self.keys.root(inst): None})
 
     def leave_elements(self, inst: Instruction) -> None:
-        """For a tuple-shaped instruction that stays outside, removes its get-tuple-elements from the kernels
+        """Removes the get-tuple-elements of a tuple-shaped instruction, which is not fused, from the kernels
         that they joined.
         """
         for user in inst.users:
@@ -224,10 +236,12 @@ class _Planner:
                     del cluster.members[user]
                     cluster.operands[user] = None
 
-    # -- several roots --
+    # Kernels with several roots
 
     def add_root(self, inst: Instruction, readers: Readers) -> bool:
-        """Makes `inst`, which is needed in memory anyway, an additional result of a kernel that reads it."""
+        """Makes `inst` an additional result of a kernel that reads it; returns whether a kernel could take
+        it.
+        """
         for cluster in sorted(readers, key=lambda c: c.last)[:ATTEMPTS]:
             users = readers[cluster]
             found = keys_in(self.keys, inst, cluster, users)
@@ -246,39 +260,39 @@ class _Planner:
 
     def why_not_root(self, inst: Instruction, cluster: FusionCluster, found: dict[int, None]) -> str | None:
         if not isinstance(inst.shape, Shape):
-            return "gives a tuple"
+            return "its result is a tuple"
         kind = cluster.form[0]
         if kind.one_result:
-            return f"a {kind.name} kernel has one result"
+            return f"a {kind.name} kernel can have only one result"
         if not kind.takes_epilogues and is_epilogue(inst):
-            return "better in the kernel of the dot that it reads"
+            return "it is better computed in the kernel of the dot that it reads"
         if len(cluster.roots) >= self.limits.roots:
-            return f"the kernel has {self.limits.roots} results"
+            return f"the kernel has {self.limits.roots} results, the limit"
         if list(found) != [self.keys.root(inst)]:
-            return "not read element by element"
+            return "it is not read element by element"
         if any(not isinstance(r.shape, Shape) for r in cluster.roots):
             return "the kernel's result is a tuple"
         if cluster.last - self.position[inst] > SPAN:
-            return "too far from the other results"
+            return "it is too far from the other results in the order"
         form = hero_form(inst, self.limits) if cluster.form == LOOP else cluster.form
         sizes = form[0].root_sizes(form) if form else None
         own, first = shape_of(inst), shape_of(cluster.root)
         fits = own.dims == first.dims if sizes is None else own.size in sizes
-        return None if fits else "results of other sizes"
+        return None if fits else "its size differs from that of the kernel's results"
 
     def crosses(self, first: int, last: int) -> None:
-        """Records that a kernel with several results has members on both sides of these positions in the
-        order.
-        """
+        """Counts a kernel with several results at the positions that its instructions span."""
         for position in range(first, last):
             self.crossing[position] += 1
 
     def why_cyclic(self, inst: Instruction, cluster: FusionCluster) -> str | None:
-        """The reason why `inst` may not join a cluster: another of its users leads back to the cluster, a
-        cycle. Else None.
+        """The reason why `inst` may not become a result of a cluster: another user of `inst` leads back to
+        the cluster, which would be a cycle. Else None.
         """
         start: list[FusionCluster | Instruction] = []
-        inside = {inst}  # members that read it, too: others may read them, computed once more outside
+        # `inst`, and instructions of the cluster that read it: other kernels that need these compute them
+        # again
+        inside = {inst}
         stack = [inst]
         while stack:
             for user in stack.pop().users:
@@ -289,18 +303,19 @@ class _Planner:
         return self.why_reaches(start, cluster)
 
     def units(self, inst: Instruction) -> Sequence[FusionCluster | Instruction]:
-        """The kernels that compute an instruction, the instruction itself if it is computed outside, or
-        both.
+        """The kernels that compute an instruction; the instruction itself if it is computed outside of
+        kernels; or both.
         """
         found = self.of(inst)
         return (*found, inst) if not found or inst in self.outside else found
 
     def why_reaches(self, start: Iterable[FusionCluster | Instruction], goal: FusionCluster) -> str | None:
-        """The reason why `goal` depends on a result of `start`; None if it does not. A search that becomes
+        """The reason why `goal` may depend on a result of `start`; None if it does not. A search that becomes
         too long counts as a dependence.
         """
-        # Uses come after definitions, so a path leads back in the order only through a kernel with several
-        # results that has members on both sides. Behind `beyond` no kernel reaches back to the goal.
+        # Users come after definitions in the order. So a path from `start` to `goal` can go backwards only
+        # through a kernel with several results that spans the position. No kernel spans the position
+        # `beyond`, so the search stops there.
         beyond = goal.last
         while self.crossing[beyond] and beyond < goal.last + SPAN:
             beyond += 1
@@ -313,7 +328,7 @@ class _Planner:
         while stack:
             unit = stack.pop()
             if unit is goal:
-                return "another reader of it leads to this kernel"
+                return "another of its readers leads to this kernel, which would be a cycle"
             if unit in seen:
                 continue
             seen.add(unit)
@@ -327,9 +342,9 @@ class _Planner:
                 for user in (*root.users, *self.waiting.get(root, ())):
                     stack.extend(self.units(user))
         self.budget -= len(seen)
-        return "too many kernels in between" if left < 0 else None
+        return "the search for a cycle took too long" if left < 0 else None
 
-    # -- kernels that read the same --
+    # Kernels that read the same array
 
     def merge_siblings(self) -> None:
         for operand in self.order:
@@ -353,7 +368,9 @@ class _Planner:
     def signature(
         self, cluster: FusionCluster, operand: Instruction, users: Iterable[Instruction]
     ) -> tuple | None:
-        """A key: kernels with the same one may be merged; None for those that may not."""
+        """A key that is equal for kernels that may be merged because they read `operand` alike; None if the
+        cluster may not be merged.
+        """
         if not cluster.form[0].side_by_side:
             return None
         if any(not isinstance(r.shape, Shape) for r in cluster.roots):
@@ -388,7 +405,7 @@ class _Planner:
         if len(one.roots) + len(other.roots) > self.limits.roots:
             return f"more than {self.limits.roots} results"
         if max(one.last, other.last) - min(one.first, other.first) > SPAN:
-            return "too far apart"
+            return "the kernels are too far apart in the order"
         for here, there in ((one, other), (other, one)):
             start = [unit for root in here.roots for user in root.users for unit in self.units(user)]
             reason = self.why_reaches(start, there)
@@ -417,11 +434,11 @@ class _Planner:
         self.clusters[other.number] = kept
         self.crosses(kept.first, kept.last)
 
-    # -- what is better read than computed --
+    # Reshapes that are read instead of computed
 
     def trim(self) -> None:
-        """Takes views of operands out of kernels: outside they cost nothing, and the kernel reads the
-        view.
+        """Removes reshapes of operands from kernels: outside of kernels they cost nothing, and the kernel
+        reads the reshaped operand.
         """
         for cluster in self.live_clusters():
             for inst in sorted(cluster.members, key=self.position.__getitem__):
@@ -437,7 +454,7 @@ class _Planner:
 
 
 def _row_fed(order: Iterable[Instruction], limits: Limits) -> dict[Instruction, Form]:
-    """Small values computed from reduced rows, with the form of their kernels."""
+    """Maps small values that are computed from row reductions to the form of the kernel of the reduction."""
     found: dict[Instruction, Form] = {}
     for inst in order:
         form = hero_form(inst, limits)

@@ -1,4 +1,6 @@
-"""Why an instruction is not put into a kernel: the rules of fusion, each with its reason as text."""
+"""The rules of fusion: functions that return the reason, as text, why an instruction is not put into a
+kernel.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ from axla.target.machine import Limits
 
 @dataclass(eq=False, slots=True)
 class FusionCluster:
-    """A kernel under construction: members, with the keys under which they are evaluated."""
+    """A kernel under construction. `members` maps its instructions to the access keys under which they are
+    evaluated.
+    """
 
     number: int
     form: Form
@@ -30,43 +34,43 @@ class FusionCluster:
     roots: dict[Instruction, None] = field(default_factory=dict)
     operands: dict[Instruction, None] = field(default_factory=dict)
     emitted: int = 0
-    first: int = 0  # positions of members
-    last: int = 0
-    gone: bool = False  # merged into another
+    first: int = 0  # the lowest position of a member in the order
+    last: int = 0  # the highest
+    gone: bool = False  # merged into another cluster
 
     @property
     def root(self) -> Instruction:
-        """The first of the roots."""
+        """The root that was added first."""
         return next(iter(self.roots))
 
 
 def why_never(inst: Instruction, limits: Limits) -> str | None:
-    """The reason why an instruction never shares a kernel with others; None where it may."""
+    """The reason why an instruction never shares a kernel with others; None if it may."""
     op = inst.op
     cls = type(op)
     if cls is hlo.Parameter:
-        return "a parameter"
+        return "it is a parameter"
     if cls is hlo.Constant:
         shape = inst.shape
         if not isinstance(shape, Shape) or shape.byte_size > limits.constant_bytes:
-            return f"a constant of more than {limits.constant_bytes} bytes"
+            return f"it is a constant of more than {limits.constant_bytes} bytes"
         return None
     if op.side_effect:
-        return "has an effect"
+        return "it has a side effect"
     if inst.extra is not NO_EXTRA and inst.extra.control_predecessors:
-        return "has control predecessors"
+        return "it has control predecessors"
     if not isinstance(inst.shape, Shape) and not _gives_several(inst):
-        return "gives a tuple"
+        return "its result is a tuple"
     if cls is hlo.GetTupleElement:
-        return None if _gives_several(inst.operands[0]) else "an element of a tuple"
+        return None if _gives_several(inst.operands[0]) else "it is an element of a tuple"
     if is_tiny_store(inst, limits):
-        return "a store of a few elements"
+        return "it stores only a few elements"
     form = hero_form(inst, limits)
     if form is not None and form[0].alone:
         return f"a {form[0].name} is a kernel of its own"
     if op.elementwise or op.moves or _is_in_line(op) or any(not kind.alone for kind in kinds_of(cls)):
-        return "reads a tuple" if any(not isinstance(o.shape, Shape) for o in inst.operands) else None
-    return f"{op.opcode} has no emitter inside of kernels"
+        return "it reads a tuple" if any(not isinstance(o.shape, Shape) for o in inst.operands) else None
+    return f"{op.opcode} cannot be emitted inside of a kernel"
 
 
 def _gives_several(inst: Instruction) -> bool:
@@ -74,19 +78,21 @@ def _gives_several(inst: Instruction) -> bool:
 
 
 def _is_in_line(op: Op) -> bool:
-    """Whether an op is computed element by element in line, without a call of a whole computation."""
+    """Whether code for an op can be emitted inside of a loop over elements, without a call of a
+    computation.
+    """
     return op.in_line and not (op.control or op.passes_on or isinstance(op, hlo.Fusion))
 
 
 def is_passed(op: Op) -> bool:
-    """Whether an op only renames a value of another one: it never becomes a kernel."""
+    """Whether an op only passes a value of its operand on; such an op never becomes a kernel."""
     return op.passes_on or isinstance(op, hlo.GetTupleElement)
 
 
 def keys_in(
     keys: AccessKeys, inst: Instruction, cluster: FusionCluster, readers: Iterable[Instruction]
 ) -> dict[int, None]:
-    """The keys under which members of a cluster, the `readers`, would read an instruction."""
+    """The access keys under which the instructions `readers` of a cluster would read `inst`."""
     found: dict[int, None] = {}
     for user in readers:
         mine = cluster.members[user]
@@ -110,12 +116,12 @@ def why_not_join(
     readers: Iterable[Instruction],
     found: dict[int, None],
 ) -> str | None:
-    """The reason why a producer, read by `readers` under the keys `found`, is not computed inside a cluster;
-    None where it is.
+    """The reason why `inst`, which the instructions `readers` of a cluster read under the keys `found`,
+    cannot join the cluster; None if it can.
     """
     limits = cluster.limits
     if len(cluster.members) >= limits.members:
-        return f"the kernel has {limits.members} instructions"
+        return f"the kernel has {limits.members} instructions, the limit"
     others = (o for o in dict.fromkeys(inst.operands) if o not in cluster.operands)
     new = sum(1 for o in others if not _is_inlined(o, limits))
     if len(cluster.operands) + new - (inst in cluster.operands) > limits.operands:
@@ -150,8 +156,8 @@ def _why_not_place(inst: Instruction, readers: Iterable[Instruction], limits: Li
 def why_not_hero(
     keys: AccessKeys, inst: Instruction, cluster: FusionCluster, found: dict[int, None]
 ) -> str | None:
-    """The reason why the hero of a kernel does not fit a cluster; None for instructions that are no
-    heroes.
+    """The reason why `inst` cannot join a cluster as its hero, or because of what its op is; None if it
+    can.
     """
     limits, form = cluster.limits, hero_form(inst, cluster.limits)
     if form is None:
@@ -159,9 +165,9 @@ def why_not_hero(
         return next((reason for reason in reasons if reason is not None), None)
     kind, other = form[0], cluster.form[0]
     if not kind.joins:
-        return f"{inst.opcode} works in place, in a kernel of its own"
+        return f"{inst.opcode} works in place, so it needs a kernel of its own"
     if cluster.form not in (LOOP, form):
-        return f"a {kind.name} kernel cannot be part of a {other.name} kernel"
+        return f"a {other.name} kernel cannot contain a {kind.name}"
     if list(found) != [keys.root(inst)]:
         return f"its {inst.opcode} is not read once, element by element"
     if (reason := kind.why_not_followed(inst, cluster.members)) is not None:
@@ -171,21 +177,23 @@ def why_not_hero(
 
 def _why_not_work(keys: AccessKeys, inst: Instruction, found: dict[int, None], limits: Limits) -> str | None:
     if inst.op.free or is_passed(inst.op) or isinstance(inst.op, hlo.Slice):
-        return None  # reading a slice is reading its operand
+        return None  # reading a slice costs as much as reading its operand
     work = sum(keys.count[k] for k in found)
     size = max(1, elements(inst.shape))
     times = work / size
     if is_costly(inst) and times > limits.costly_work:
-        return f"would be computed {times:.3g} times, and is costly"
+        return f"it is costly and would be computed {times:.3g} times"
     if times > limits.cheap_work:
-        return f"would be computed {times:.3g} times"
+        return f"it would be computed {times:.3g} times"
     if is_costly(inst) and len(found) > 2 or len(found) > 8:
-        return f"would be written out {len(found)} times"
+        return f"its code would be emitted {len(found)} times"
     return None
 
 
 def is_epilogue(inst: Instruction) -> bool:
-    """Whether an instruction is best computed in the kernel of a dot: it is the only user of the dot."""
+    """Whether an instruction is best computed in the kernel of a dot, as it is elementwise and the dot's only
+    user.
+    """
     if not inst.op.elementwise:
         return False
     return any(_takes_followers(o) and list(o.users) == [inst] for o in map(chased, inst.operands))
@@ -196,7 +204,9 @@ def _takes_followers(inst: Instruction) -> bool:
 
 
 def may_copy(inst: Instruction, clusters: int, limits: Limits) -> bool:
-    """Whether an instruction with users in several kernels is computed again in each of them."""
+    """Whether each of several kernels that read an instruction may compute it again. `clusters` is their
+    number.
+    """
     if inst.op.free:
         return True
     if is_costly(inst) or clusters > 3 or hero_form(inst, limits) is not None or is_epilogue(inst):

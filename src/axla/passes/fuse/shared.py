@@ -1,4 +1,4 @@
-"""Kernels that differ in their numbers alone become one kernel."""
+"""Merges the computations of kernels that differ only in the values of constants."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from axla.target.machine import Target
 
 @dataclass(frozen=True, slots=True)
 class _Kernel:
-    """A fusion, and the constants in its computation: computations that differ in the values of constants
-    alone have them in the same order.
+    """A fusion, and the constants in its computation in a fixed order. Computations that differ only in the
+    values of constants have them in the same order.
     """
 
     fusion: Instruction
@@ -30,7 +30,9 @@ class _Kernel:
 
 
 def fusion_deduplicator(module: Module, target: Target) -> None:
-    """Leaves one of the computations of fusions that differ in factors and terms: those become operands."""
+    """Makes fusions that differ only in factors and terms share one computation: those constants become
+    operands.
+    """
     session = rewrite.current_session()
     for kernels in _alike(module):
         first, count = kernels[0], len(kernels[0].constants)
@@ -42,7 +44,9 @@ def fusion_deduplicator(module: Module, target: Target) -> None:
 
 
 def _alike(module: Module) -> Iterator[Sequence[_Kernel]]:
-    """Groups of two or more fusions whose computations are equal but for numbers that may be operands."""
+    """Yields groups of two or more fusions whose computations are equal except for constants that may become
+    operands.
+    """
     looks: dict[Hashable, list[Instruction]] = defaultdict(list)
     for computation in running_computations(module):
         bound = rewrite.control_bound(computation)
@@ -53,7 +57,7 @@ def _alike(module: Module) -> Iterator[Sequence[_Kernel]]:
                     continue
                 looks[len(body.instructions), len(body.parameters), body.root.shape].append(inst)
     for fusions in looks.values():
-        if len(fusions) > 1:  # most are alone, and need no fingerprint
+        if len(fusions) > 1:  # most are unique, and need no fingerprint
             groups: dict[Hashable, list[_Kernel]] = defaultdict(list)
             for fusion in fusions:
                 body = op_of(fusion, Fusion).calls
@@ -78,28 +82,31 @@ def _may_move(constant: Instruction) -> bool:
 
 
 def _is_plain(number: Instruction, user: Instruction) -> bool:
-    """Whether `user` is a product of floats or a sum of arrays, and no step of a polynomial."""
+    """Whether `user` multiplies floats by `number` or adds it to an array, and is not a step of a
+    polynomial.
+    """
     if type(user.op) not in (Add, Multiply, Subtract) or user.shape.size <= 1:
         return False
     dtype = shape_of(user).dtype
-    if type(user.op) is Multiply:  # of integers, LLVM makes shifts of some numbers
+    if type(user.op) is Multiply:  # LLVM makes shifts of products of integers with some constants
         return dtype.is_float
     if not (dtype.is_float or dtype.is_integer):
         return False
-    # Steps of polynomials, (... * x + number) * x + number, are rounded once where their numbers are known.
+    # LLVM contracts steps of polynomials, (... * x + number) * x + number, differently if the numbers are
+    # constants.
     products = [o for o in user.operands if o is not number and type(o.op) is Multiply]
     above = any(type(other.op) is Multiply for other in user.users)
     return not products or not (above or any(type(o.op) is Add for p in products for o in p.operands))
 
 
 def _take_out(kernel: _Kernel, numbers: Sequence[int]) -> None:
-    """Makes operands of some constants."""
+    """Replaces the constants with these numbers by parameters, and passes them as operands of the fusion."""
     fusion, body = kernel.fusion, op_of(kernel.fusion, Fusion).calls
     operands = list(fusion.operands)
     for number in numbers:
         inside = kernel.constants[number]
         operands.append(fusion.computation.add(Constant(inside.shape, kernel.literal(number))))
-        if inside in body.instructions:  # another fusion may have the same computation
+        if inside in body.instructions:  # False if another fusion of the group has the same computation
             place = len(operands) - 1
             body.replace(inside, body.add(Parameter(inside.shape, place), name=f"param_{place}"))
             body.remove(inside)

@@ -1,3 +1,3 @@
-"""Removes layouts from the program (`normalize.py`), and gives dots the one form that has an emitter
+"""Removes layouts from the program (`normalize.py`), and brings dots into the one form that can be emitted
 (`dots.py`).
 """

@@ -1,8 +1,8 @@
-"""Layout assignment: ops between transposes are computed in the order of dimensions of the transposed arrays.
+"""Layout assignment: removes transposes by permuting the dimensions of the ops between them.
 
 Convolutions have features last, with transposes around them where a program has features first. Elementwise
-ops, windows, pads and concatenations work in any order: a region of them takes the order of the arrays that
-it reads and produces, if that makes fewer bytes be transposed at its boundary.
+ops, windows, pads and concatenations work in any order of dimensions: a region of them takes the order of the
+arrays that it reads and produces, if fewer bytes are then transposed at its boundary.
 
     transpose(f(transpose(x), broadcast(c)))  =>  f'(x, broadcast'(c))
 """
@@ -28,7 +28,8 @@ from axla.passes.layout.normalize import location
 
 Item = TypeVar("Item")
 MinorToMajor = tuple[int, ...]
-"""Dimension k of an array is dimension order[k] of the array in the region's order."""
+"""A permutation: dimension k of an array in the region's order is dimension order[k] of the original array.
+"""
 
 LEAST_RANK = 3
 
@@ -53,7 +54,7 @@ def _turns(inst: Instruction) -> bool:
 
 
 def _regions(computation: Computation) -> list[list[Instruction]]:
-    """Regions of connected ops that can be computed in any order of dimensions, operands first."""
+    """Groups of connected ops that work in any order of dimensions; within a group operands come first."""
     bound = rewrite.control_bound(computation)
     order = [i for i in post_order(computation) if i not in bound and _is_free(i)]
     number = {inst: n for n, inst in enumerate(order)}
@@ -75,7 +76,7 @@ def _regions(computation: Computation) -> list[list[Instruction]]:
 
 
 def _is_free(inst: Instruction) -> bool:
-    """Whether an op gives the same result in any order of the dimensions of its arrays."""
+    """Whether an op has the same result in any order of the dimensions of its arrays."""
     op, shape = inst.op, inst.shape
     if not isinstance(shape, Shape) or shape.rank < LEAST_RANK or shape.is_dynamic or op.side_effect:
         return False
@@ -87,13 +88,13 @@ def _is_free(inst: Instruction) -> bool:
 
 
 def _arrays(inst: Instruction) -> Sequence[Instruction]:
-    """The operands with the rank of the result."""
+    """The operands that have the rank of the result."""
     return [o for o in inst.operands if o.shape.rank == inst.shape.rank]
 
 
 def _best_order(region: Sequence[Instruction]) -> MinorToMajor | None:
-    """The order in which the fewest bytes are transposed at the boundary of a region; None if no order is
-    better.
+    """The order for which the fewest bytes are transposed at the boundary of a region; None if no order is
+    better than the present one.
     """
     members = set(region)
     read = dict.fromkeys(o for inst in region for o in _arrays(inst) if o not in members)
@@ -108,7 +109,7 @@ def _best_order(region: Sequence[Instruction]) -> MinorToMajor | None:
     for inst, outside in users.items():
         for order in {inverse(op_of(u, hlo.Transpose).dimensions) for u in outside if _turns(u)}:
             wanted[order] += shape_of(inst).byte_size
-        # `algsimp` reduces other dimensions of what is not turned.
+        # A reduce of a result needs no transpose: `algsimp` lets it reduce other dimensions.
         if inst is inst.computation.root or any(not isinstance(u.op, hlo.Reduce) for u in outside):
             whole += shape_of(inst).byte_size
     if not wanted:
@@ -120,7 +121,7 @@ def _best_order(region: Sequence[Instruction]) -> MinorToMajor | None:
 
 
 def _keeps_windows(inst: Instruction, order: MinorToMajor) -> bool:
-    """Whether the elements of a window keep their order."""
+    """Whether the order keeps the order of the dimensions in which a window has several elements."""
     if not isinstance(inst.op, hlo.ReduceWindow):
         return True
     long = [order[d] for d, n in enumerate(inst.op.window.size) if n > 1]
@@ -128,7 +129,7 @@ def _keeps_windows(inst: Instruction, order: MinorToMajor) -> bool:
 
 
 class _Turned:
-    """A region that is computed in another order of dimensions."""
+    """Rewrites a region into another order of dimensions."""
 
     def __init__(self, region: Sequence[Instruction], order: MinorToMajor):
         self.region, self.order, self.inverse = region, order, inverse(order)
@@ -149,8 +150,8 @@ class _Turned:
             self.computation.remove(inst)
 
     def leave(self, inst: Instruction, users: Iterable[Instruction]) -> None:
-        """Gives users outside the region its values; a transpose back to the order of the region is
-        dropped.
+        """Gives users outside the region the new value: transposed, unless the user is itself a transpose
+        that would undo that.
         """
         new, computation, rest = self.made[inst], self.computation, []
         for user in users:
@@ -183,11 +184,11 @@ class _Turned:
         return shape.with_dims(self.moved(shape.dims)).logical
 
     def moved(self, values: Sequence[Item]) -> tuple[Item, ...]:
-        """A value per dimension, rearranged to the region's order."""
+        """The values, one per dimension, permuted into the region's order."""
         return tuple(values[d] for d in self.inverse)
 
     def op(self, inst: Instruction) -> Op:
-        """The op for the region's order of dimensions."""
+        """The op with its dimension numbers in the region's order."""
         op, moved = inst.op, self.moved
         if isinstance(op, hlo.ReduceWindow):
             return replace(op, window=Window(*(moved(getattr(op.window, f.name)) for f in fields(Window))))

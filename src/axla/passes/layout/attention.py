@@ -1,9 +1,9 @@
-"""Attention in blocks: two products and what lies between them, computed block by block.
+"""Attention in blocks: two dots and the ops between them, computed block by block.
 
-Between its products, `softmax(q k^T) v` has an array with a row for each query and a column for each key, for
+Between its dots, `softmax(q k^T) v` has an array with a row for each query and a column for each key, for
 each matrix of the batch. Rows and matrices are independent of each other, so a trip of a loop computes one
-block of them: its part of the first product, of the ops after it, and of the second product. The whole array
-never exists, and its blocks stay in the caches.
+block of them: its part of the first dot, of the ops after it, and of the second dot. The whole array never
+exists, and its blocks stay in the caches.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ from axla.passes.expand.expander import full, scalar
 from axla.target.machine import Target
 
 LARGE = 16 << 20
-"""Bytes of the array between two products from which on it is cut."""
+"""The least size in bytes of the array between two dots for which they are computed in blocks."""
 BLOCK = 4 << 20
-"""Bytes of a block, at most, where the dimension that is cut allows it."""
+"""The most bytes of a block, if the dimension that is cut allows it."""
 LEAST_ROWS = 64
-"""Rows of a block of one matrix: fewer read the other operands too often."""
+"""The fewest rows of a block of one matrix. With fewer, the other operands would be read too often."""
 READ_AGAIN = 2
-"""Bytes of other operands that each block reads again, per byte of the block, at most."""
+"""The most bytes of other operands that each block may read again, per byte of the block."""
 
 
 def attention_blocking(
     module: Module, target: Target, large: int = LARGE, block: int = BLOCK, rows: int = LEAST_ROWS
 ) -> None:
-    """Computes two products, and the ops between them, in a loop over blocks of the batch or of rows, where
-    the array between them has at least `large` bytes. A block has at most `block` bytes where possible, and
-    at least `rows` rows of one matrix.
+    """Computes two dots and the ops between them in a loop over blocks of the batch or of rows, if the array
+    between them has at least `large` bytes. A block has at most `block` bytes where possible, and at least
+    `rows` rows of one matrix.
     """
     if not target.blocks_products:
         return
@@ -60,7 +60,7 @@ def attention_blocking(
 
 @dataclass(frozen=True, slots=True)
 class _Sizes:
-    """The options of the pass."""
+    """The options of the pass: see `attention_blocking`."""
 
     large: int
     block: int
@@ -69,21 +69,23 @@ class _Sizes:
 
 @dataclass(slots=True)
 class _Chain:
-    """Two products and the ops between them, to be cut along one dimension of the last result."""
+    """Two dots and the ops between them, which can be cut along one dimension of the second dot's result."""
 
     product: Instruction
     dim: int
     sizes: _Sizes
     cut: dict[Instruction, int | None] = field(default_factory=dict)
-    """Which dimension of a value is cut; None where each block needs all of it."""
+    """The dimension along which each value is cut; None if each block needs the whole value."""
     inner: set[Instruction] = field(default_factory=set)
-    """The instructions that are computed in the loop; all else in `cut` is computed before it."""
+    """The instructions that are computed in the loop. All others in `cut` are computed before it."""
     block: int = 0
-    """Elements of the dimension in a block."""
+    """The size of a block along the dimension that is cut."""
 
     @classmethod
     def before(cls, product: Instruction, bound: frozenset[Instruction], sizes: _Sizes) -> _Chain | None:
-        """Decides what is cut before a product, and along which dimension: batch dimensions first."""
+        """Finds the instructions before a dot that can be computed in blocks with it, and the dimension to
+        cut: batch dimensions are tried first. None if there are none or if it does not pay.
+        """
         for dim, size in enumerate(shape_of(product).dims):
             found = cls(product, dim, sizes)
             if size > 1 and found._grow(bound) and found._pays():
@@ -91,8 +93,8 @@ class _Chain:
         return None
 
     def _grow(self, bound: frozenset[Instruction]) -> bool:
-        """Collects the instructions that are computed in blocks. Whether another product is among them, and
-        no value is cut in two ways.
+        """Collects the instructions that are computed in blocks. Returns whether another dot is among them,
+        and no value would be cut along two dimensions.
         """
         product, root = self.product, self.product.computation.root
         sources = _cut_operands(product, self.dim)
@@ -118,8 +120,8 @@ class _Chain:
         return any(type(inst.op) is hlo.Dot for inst in self.inner)
 
     def _pays(self) -> bool:
-        """Chooses the size of a block. Whether the data that every block reads again is small compared with
-        what blocks hold.
+        """Chooses the size of a block. Returns whether there is one for which the data that every block reads
+        again is small compared with the block.
         """
         product = self.product
         size = shape_of(product).dims[self.dim]
@@ -131,7 +133,7 @@ class _Chain:
         return 0 < self.block < size and again <= READ_AGAIN * self.block * each
 
     def replace(self) -> Computation:
-        """Replaces the product by a loop; returns its body."""
+        """Replaces the dot by a loop; returns the body of the loop."""
         product, computation = self.product, self.product.computation
         module, extra = computation.module, Extra(location=product.extra.location)
         made = [inst for inst in self.cut if inst not in self.inner and _is_made(inst)]
@@ -172,19 +174,23 @@ class _Chain:
         return body
 
     def _shape(self, inst: Instruction, dim: int) -> Shape:
-        """The shape of a block of a value."""
+        """The shape of a block of a value that is cut along dimension `dim`."""
         shape = shape_of(inst)
         return Shape(shape.dtype, (*shape.dims[:dim], self.block, *shape.dims[dim + 1 :]))
 
 
 def _starts(array: Instruction, dim: int, start: Instruction) -> list[Instruction]:
-    """The start indices of a block of an array."""
+    """The start indices of a block of an array: `start` along the dimension that is cut, 0 along the
+    others.
+    """
     zero = scalar(array.computation, S32, 0)
     return [start if d == dim else zero for d in range(shape_of(array).rank)]
 
 
 def _is_made(inst: Instruction) -> bool:
-    """Whether a value is computed inside the loop rather than passed in."""
+    """Whether each trip creates a value (an iota or a scalar constant) instead of reading it from the loop's
+    state.
+    """
     return type(inst.op) is hlo.Iota or (type(inst.op) is Constant and not shape_of(inst).rank)
 
 
@@ -193,8 +199,8 @@ def _bytes(inst: Instruction) -> int:
 
 
 def _cut_operands(inst: Instruction, dim: int) -> list[int | None] | None:
-    """For each operand, the dimension that is cut where dimension `dim` of the result is, or None for one
-    that is needed whole. None where blocks of the result cannot be computed alone.
+    """For each operand, the dimension along which it is cut if the result is cut along `dim`; None for an
+    operand of which every block needs all. The list is None if blocks of the result cannot be computed alone.
     """
     op, operands = inst.op, inst.operands
     if not isinstance(inst.shape, Shape) or any(inst.shape.dynamic):

@@ -1,6 +1,6 @@
-"""A concatenation of very many operands is done in groups.
+"""Splits concatenations of very many operands.
 
-A kernel selects among its operands for every element, or has a loop for each of them.
+The kernel of a concatenation selects among its operands for every element, or has a loop for each of them.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from axla.target.machine import Target
 
 
 def concatenate_canonicalize(module: Module, target: Target) -> None:
-    """Limits the number of operands of a concatenation to what a kernel takes: groups of half as many come
-    first.
+    """Limits the operands of a concatenation to the number that a kernel takes, by concatenating groups of
+    half that number first.
     """
     most = target.limits.pieces
 
@@ -24,7 +24,7 @@ def concatenate_canonicalize(module: Module, target: Target) -> None:
 
 
 def grouped(inst: Instruction, count: int) -> Instruction:
-    """The concatenation as a tree of concatenations with `count` operands each."""
+    """Builds a concatenation as a tree of concatenations with at most `count` operands each."""
     op, add, pieces = inst.op, inst.computation.add, inst.operands
     while len(pieces) > count:
         pieces = tuple(add(op, pieces[at : at + count]) for at in range(0, len(pieces), count))

@@ -1,9 +1,9 @@
-"""Constants are stored once, in the layout that kernels read.
+"""Stores constants once, in the layout that kernels read.
 
-Ops that only move elements of large constants are evaluated here; `constant-folding` leaves them where that
-takes long. A matrix that only products read, in panels, is stored as [n / panel, k, panel], or as [n / panel,
-k / word, panel, word] where instructions multiply words of short numbers. A matrix that one row is multiplied
-by is transposed where panels do not divide its columns.
+Ops that only move elements of large constants are evaluated here; `constant-folding` does not evaluate them
+if that takes long. A matrix that only dots read, in panels, is stored as [n / panel, k, panel], or as [n /
+panel, k / word, panel, word] for instructions that multiply words of several short numbers. A matrix that is
+multiplied by one row is transposed if its columns cannot be divided into panels.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from axla.passes.simplify.ranges import range_of
 from axla.target.machine import Target
 
 LEAST = 1 << 16
-"""Bytes of a matrix from which on it is stored in panels: smaller ones are packed in microseconds."""
+"""The least size in bytes of a matrix that is stored in panels. Smaller ones are packed in microseconds."""
 
 _MOVES = (Bitcast, Concatenate, Reshape, Reverse, Slice, Transpose)
 
 
 def constant_layout(module: Module, target: Target) -> None:
-    """Evaluates ops that move elements of constants, and stores matrices of products in panels."""
+    """Evaluates ops that move elements of constants, and stores matrices of dots in panels."""
     session = rewrite.current_session()
     for computation in module.computations:
         bound = rewrite.control_bound(computation)
@@ -73,7 +73,7 @@ def _is_moved(inst: Instruction) -> bool:
         return False
     if type(inst.op) is Bitcast and shape_of(inst).dtype is not shape_of(inst.operands[0]).dtype:
         return False
-    # Each constant goes: the memory of the result takes its place.
+    # The op is the only user of each constant, so the result replaces their memory.
     return all(_array(o) is not None and len(o.users) == 1 for o in inst.operands)
 
 
@@ -94,7 +94,7 @@ def _replace(inst: Instruction, values: np.ndarray) -> None:
 
 
 def _literal(values: np.ndarray, inst: Instruction) -> Literal:
-    """A literal of these values with the type of `inst`. They are not copied here."""
+    """A literal of `values` with the element type of `inst`. It refers to the values, without a copy."""
     shape = Shape(shape_of(inst).dtype, values.shape)
     values.flags.writeable = False
     return Literal(shape, values) if values.flags.c_contiguous else MovedLiteral(shape, values)
@@ -115,24 +115,26 @@ def _mark(inst: Instruction) -> None:
 
 
 def _in_panels(inst: Instruction, target: Target) -> tuple[int, int] | None:
-    """The panel width and word size that all users of a constant want, if they agree; a width of 0 if they
-    want it transposed.
+    """The panel width and word size that all users of a constant want, if they agree, else None. A width of 0
+    means that they want it transposed.
     """
     if type(inst.op) is not Constant or _array(inst) is None or inst is inst.computation.root:
         return None
     wanted = _agreed(_panel(user, inst, target) for user in inst.users)
-    least = LEAST // 16 if wanted and wanted[1] > 1 else LEAST  # bytes are put together slowly
+    least = LEAST // 16 if wanted and wanted[1] > 1 else LEAST  # bytes are packed into words slowly
     return wanted if wanted and shape_of(inst).byte_size >= least else None
 
 
 def _agreed(found: Iterable[Any]) -> Any:
-    """The value that all entries have; None where they differ."""
+    """The value that all entries have; None if they differ or there are none."""
     values = set(found)
     return values.pop() if len(values) == 1 else None
 
 
 def _of_kernel(inst: Instruction, target: Target) -> tuple[int, int] | None:
-    """The panel width and word size that all convolutions reading a constant want, if they agree."""
+    """The panel width and word size that all convolutions with a constant as their kernel want, if they
+    agree, else None.
+    """
     if type(inst.op) is not Constant or _array(inst) is None or inst is inst.computation.root:
         return None
     if any(type(user.op) is not Convolution for user in inst.users):
@@ -141,7 +143,7 @@ def _of_kernel(inst: Instruction, target: Target) -> tuple[int, int] | None:
         panels_wanted(user, target) if user.operands[1] is inst is not user.operands[0] else None
         for user in inst.users
     )
-    # A constant of few bytes would become code of the kernel, which reads panels from memory.
+    # A smaller constant would become part of the machine code, but panels must be in memory.
     least = target.limits.constant_bytes + 1 if wanted and wanted[1] > 1 else LEAST
     return wanted if wanted and shape_of(inst).byte_size >= least else None
 
@@ -206,7 +208,7 @@ def _store_panels(inst: Instruction, panel: int, word: int) -> None:
 
 
 def _laid_out(matrix: np.ndarray, panel: int, word: int) -> np.ndarray:
-    """A matrix in panels of words, or turned where `panel` is 0."""
+    """A matrix in panels of words; transposed if `panel` is 0."""
     if not panel:
         return matrix.T
     depth, columns = matrix.shape

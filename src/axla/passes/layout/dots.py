@@ -1,4 +1,4 @@
-"""Dots take one form: [batch, m, k] x [batch, k, n], either operand possibly with its last two dimensions
+"""Brings dots into one form: [batch, m, k] x [batch, k, n]. The last two dimensions of either operand may be
 exchanged.
 """
 
@@ -26,8 +26,8 @@ FEW_ROWS = 8
 
 
 def dot_exchange(module: Module, target: Target) -> None:
-    """Swaps the operands of dots whose result is transposed so that its last dimension comes from the left
-    operand.
+    """Swaps the operands of dots whose result is transposed so that a dimension of the left operand becomes
+    the last.
     """
     session = current_session()
     for computation in module.computations:
@@ -40,8 +40,8 @@ def dot_exchange(module: Module, target: Target) -> None:
 
 
 def dot_canonicalize(module: Module, target: Target) -> None:
-    """Gives every dot that becomes a kernel at most one batch, one free and one contracting dimension per
-    operand.
+    """Rewrites every dot that becomes a kernel so that each operand has at most one batch, one free and one
+    contracting dimension.
     """
     expand(module, "dot-canonicalize", {Dot: partial(_canonical, limits=target.limits)})
 
@@ -49,10 +49,10 @@ def dot_canonicalize(module: Module, target: Target) -> None:
 def _order_of_turned_dot(
     inst: Instruction, limits: Limits, bound: Container[Instruction]
 ) -> list[int] | None:
-    """The order of dimensions that a transpose gives to the result of a dot, which nothing else reads, if its
-    last dimension comes from the left operand, and swapping the operands leaves at most rows to be moved. Not
-    for a few rows times a matrix that is already stored as it is best read: that dot takes half as long
-    unswapped.
+    """The order of dimensions that the transpose `inst` gives to the result of a dot, if the operands should
+    be swapped; else None. They should if the dot has no other user, if the last dimension comes from the left
+    operand, and if the swap leaves at most rows to be moved. A dot of few rows with a matrix that is stored
+    in the best order stays: it takes half as long unswapped.
     """
     (dot,), order = inst.operands, op_of(inst, Transpose).dimensions
     if isinstance(dot.op, Reshape) and len(dot.users) == 1:
@@ -84,7 +84,7 @@ def _order_of_turned_dot(
 
 
 def _free_dims(dot: Instruction) -> tuple[range, range]:
-    """The dimensions of a dot's result that are those of its left side, and those of its right side."""
+    """The dimensions of a dot's result that come from its left operand, and those from its right operand."""
     op, rank = op_of(dot, Dot), shape_of(dot).rank
     batches = len(op.lhs_batch_dims)
     middle = batches + len(op.lhs_free(shape_of(dot.operands[0]).rank))
@@ -92,7 +92,9 @@ def _free_dims(dot: Instruction) -> tuple[range, range]:
 
 
 def _exchanged(inst: Instruction, order: Sequence[int]) -> Instruction:
-    """The transposed result of a dot, computed with swapped operands and brought into the order `order`."""
+    """The transposed result of a dot, computed with swapped operands. `order` is the order of dimensions that
+    the transpose makes.
+    """
     dot = inst.operands[0]
     dot = dot.operands[0] if isinstance(dot.op, Reshape) else dot
     op, (lhs, rhs) = op_of(dot, Dot), dot.operands
@@ -122,8 +124,8 @@ def _is_canonical(dot: Instruction) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Side:
-    """An operand, with its dimensions grouped by role: batch and free in the order of the result, contracting
-    in the order of the sum.
+    """An operand of a dot, with its dimensions grouped by role: batch and free ones in the order of the
+    result, contracting ones in the order of the sum.
     """
 
     inst: Instruction
@@ -132,8 +134,8 @@ class _Side:
     free: tuple[int, ...]
 
     def cost(self, order: Sequence[int]) -> int:
-        """The cost of bringing the dimensions into this order: 0 when nothing moves in memory; double when
-        single elements move.
+        """The cost of transposing the operand to this order of dimensions: 0 if nothing moves in memory,
+        doubled if single elements move.
         """
         shape = shape_of(self.inst)
         kept = [d for d in order if shape.dims[d] != 1]
@@ -150,7 +152,8 @@ def _sides(dot: Instruction) -> tuple[_Side, _Side]:
     found = []
     pairs = op.pairs[len(op.lhs_batch_dims) :]
     options = []
-    for key in (0, 1):  # the order of the sum is free: as it lies in one operand, or in the other
+    # the order of the sum is free: that of the left operand's dimensions, or that of the right operand's
+    for key in (0, 1):
         pairs.sort(key=lambda pair: pair[key])
         found = []
         for side, (operand, batch) in enumerate(
@@ -177,7 +180,8 @@ def _canonical(dot: Instruction, limits: Limits) -> Instruction | None:
     left = _arranged(
         lhs.inst, turned if left_turned else plain, (*lead, k, m) if left_turned else (*lead, m, k)
     )
-    turned_back, straight = rhs.orders()  # for the right side, contracting first is the plain form
+    # for the right operand, contracting dimensions come first in the plain form
+    turned_back, straight = rhs.orders()
     right_turned = rhs.cost(turned_back) < rhs.cost(straight)
     right = _arranged(
         rhs.inst, turned_back if right_turned else straight, (*lead, n, k) if right_turned else (*lead, k, n)
@@ -200,7 +204,7 @@ def _sizes(side: _Side, dims: Sequence[int]) -> list[int]:
 
 
 def _arranged(inst: Instruction, order: Sequence[int], dims: Sequence[int]) -> Instruction:
-    """The operand with its dimensions in this order, collapsed to `dims`."""
+    """The operand transposed to the given order of dimensions and reshaped to `dims`."""
     if tuple(order) != tuple(range(len(order))):
         turned = inst.computation.add(Transpose(tuple(order)), [inst], extra=location(inst))
         if len(collapsed_transpose(turned)[0]) > 1:

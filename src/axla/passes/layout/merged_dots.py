@@ -1,4 +1,4 @@
-"""Merges products that share an operand and are too narrow to read it efficiently."""
+"""Merges dots that share an operand and are too narrow to read it efficiently."""
 
 from __future__ import annotations
 
@@ -14,19 +14,21 @@ from axla.ir.typed import op_of, shape_of
 from axla.passes import rewrite
 
 WIDE = 64
-"""Rows, or columns, of an operand that is worth reading once only."""
+"""The fewest rows or columns of a shared operand for which reading it once pays."""
 ROWS = 2
-"""Of a left side that is narrow: two products with a matrix of 512 by 512 take 107 us, or 45 as one."""
+"""The most rows of a narrow left operand. Two products with a 512 by 512 matrix take 107 us, or 45 us merged.
+"""
 COLUMNS = (2, 8)
-"""The fewest and most of a narrow right side: less than a register. Vectors have a faster emitter."""
+"""The fewest and most columns of a narrow right operand: less than a register. Vectors have a faster emitter.
+"""
 MOST = 32
-"""Rows or columns of what is put together."""
+"""The most rows or columns of a merged operand."""
 LOOK = 32
-"""Instructions that are looked at to know that a product does not need another one."""
+"""The most instructions visited to show that a product does not depend on another one."""
 
 
 def dot_merger(module: Module) -> None:
-    """Merges narrow products that share an operand, so that it is read once."""
+    """Merges narrow dots that share an operand, so that the operand is read once."""
     session = rewrite.current_session()
     for computation in module.computations:
         groups: dict[tuple[Any, ...], list[Instruction]] = defaultdict(list)
@@ -47,7 +49,9 @@ def dot_merger(module: Module) -> None:
 
 
 def _is_narrow(inst: Instruction, side: int) -> bool:
-    """Whether a product of matrices is narrow on this side only."""
+    """Whether a product of two matrices is narrow on the given side (0: left, 1: right) and wide on the
+    other.
+    """
     op, (left, right) = op_of(inst, Dot), inst.operands
     if op.lhs_batch_dims or len(op.lhs_contracting_dims) != 1 or len(shape_of(inst).dims) != 2:
         return False
@@ -59,7 +63,9 @@ def _is_narrow(inst: Instruction, side: int) -> bool:
 
 
 def _is_apart(inst: Instruction, side: int, others: Container[Instruction]) -> bool:
-    """Whether the operand of a product depends on none of the other products, as far as the search goes."""
+    """Whether the narrow operand of a product depends on none of the products `others`. False if the search
+    takes too long.
+    """
     seen, stack = {inst.operands[side]}, [inst.operands[side]]
     while stack:
         one = stack.pop()
@@ -72,7 +78,7 @@ def _is_apart(inst: Instruction, side: int, others: Container[Instruction]) -> b
 
 
 def _packed(found: list[Instruction], side: int) -> list[list[Instruction]]:
-    """Groups the products so that each group is not too wide."""
+    """Splits the products into groups of which each has at most MOST rows or columns together."""
     parts: list[list[Instruction]] = [[]]
     for inst in found:
         if sum(shape_of(i).dims[side] for i in (*parts[-1], inst)) > MOST:

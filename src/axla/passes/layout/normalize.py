@@ -1,8 +1,8 @@
 """Layout normalization: afterwards every value inside a module has the default layout.
 
-A layout says where bytes are, not what values mean. The entry keeps its layouts in `config.entry_layout`.
-Inside, a parameter or result with another layout becomes an array with permuted dimensions in the default
-layout, with a transpose beside it.
+A layout defines the order of elements in memory, not the meaning of a value. The entry keeps its layouts in
+`config.entry_layout`. A parameter or result with another layout becomes an array with permuted dimensions in
+the default layout, and a transpose.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from axla.passes.schedule.copies import assemble, explode
 
 
 def layout_normalization(module: Module) -> None:
-    """Gives every value the default layout; parameters and results of the entry with another one are
+    """Gives every value the default layout. Parameters and results of the entry with another layout are
     transposed.
     """
     entry = module.entry
     if module.schedule is not None or module.config.is_scheduled:
-        module.set_schedule(None)  # an imported order is of a program that is not yet ours
+        module.set_schedule(None)  # an imported schedule is not valid for the changed module
         module.set_config(is_scheduled=False)
     if module.config.entry_layout is None:
         module.set_config(entry_layout=entry.program_shape)
@@ -45,7 +45,7 @@ def layout_normalization(module: Module) -> None:
 
 def check_layout(shape: AnyShape, what: str) -> None:
     """Raises UnsupportedError for an array whose layout is more than an order of dimensions: the cpu backend
-    has dense minor-to-major arrays, without tiles, padding and memory spaces.
+    has only dense minor-to-major arrays. `what` names the array in the message.
     """
     if isinstance(shape, Shape) and any(t not in ("D", "") for t in shape.layout.dim_types):
         raise UnsupportedError(
@@ -55,12 +55,12 @@ def check_layout(shape: AnyShape, what: str) -> None:
 
 
 def physical_dims(shape: Shape) -> tuple[int, ...]:
-    """The sizes of the dimensions in the order of memory, major first."""
+    """The sizes of the dimensions in the order of memory, major dimension first."""
     return tuple(shape.dims[d] for d in major_to_minor(shape))
 
 
 def physical_shape(shape: AnyShape) -> AnyShape:
-    """The default-layout shape with the same bytes."""
+    """The shape in the default layout with the same order of bytes as `shape`."""
     if isinstance(shape, TupleShape):
         return TupleShape([physical_shape(s) for s in shape.elements])
     if not isinstance(shape, Shape):
@@ -70,19 +70,19 @@ def physical_shape(shape: AnyShape) -> AnyShape:
 
 
 def lies_as_written(shape: AnyShape) -> bool:
-    """Whether every array has the default order of dimensions. Comparing sizes is not enough: think of a
-    square.
+    """Whether every array has the default order of dimensions. Comparing sizes would not do, since a square
+    matrix has equal ones.
     """
     return all(leaf.layout.is_descending for leaf in shape.arrays())
 
 
 def location(inst: Instruction) -> Extra:
-    """The source location for instructions that replace this one."""
+    """The source location of an instruction, for the instructions that replace it."""
     return inst.extra if inst.extra is NO_EXTRA else Extra(location=inst.extra.location)
 
 
 def to_physical(inst: Instruction, shape: Shape) -> Instruction:
-    """The bytes of `inst` as they lie in the layout of `shape`, as a default-layout array."""
+    """The array in the default layout with the bytes that `inst` has in the layout of `shape`."""
     order = major_to_minor(shape)
     if order == tuple(range(shape.rank)):
         return inst
@@ -98,9 +98,9 @@ def to_logical(inst: Instruction, shape: Shape) -> Instruction:
 
 
 def _normalize(computation: Computation) -> None:
-    """Drops layouts inside a computation; turns bitcasts into ops on values; removes copies."""
+    """Removes layouts inside a computation, rewrites bitcasts as ops on values, and removes copies."""
     order = post_order(computation)
-    # What a bitcast reads, as it lay before copies to other layouts go away.
+    # The layouts on both sides of a bitcast, before copies between layouts are removed.
     bits = {inst: (inst.operands[0].shape, inst.shape) for inst in order if isinstance(inst.op, Bitcast)}
     calls: list[Instruction] = []
     for inst in order:
@@ -127,7 +127,7 @@ def _normalize(computation: Computation) -> None:
 
 
 def _forget_control(inst: Instruction, new: Instruction) -> None:
-    """Instructions that waited for a removed instruction wait for its predecessors, and for its
+    """Makes instructions that waited for a removed instruction wait for its predecessors and for its
     replacement.
     """
     for other in list(inst.computation.instructions):
@@ -151,7 +151,7 @@ def _normalize_constant(computation: Computation, inst: Instruction) -> None:
 
 
 def _custom_call(inst: Instruction) -> None:
-    """Gives a custom call arrays in the order of memory of their layouts; the op keeps the shapes that it
+    """Gives a custom call arrays with the bytes of its declared layouts; the op keeps the shapes that it
     declared.
     """
     op, computation = op_of(inst, CustomCall), inst.computation
@@ -180,13 +180,13 @@ def _custom_call(inst: Instruction) -> None:
 def _each(
     move: Callable[[Instruction, Shape], Instruction], leaves: Iterable[Instruction], shape: AnyShape
 ) -> list[Instruction]:
-    """Applies `move` to every array among the leaves, with its shape in `shape`."""
+    """Applies `move` to every array among the leaves, with the shape that `shape` has for it."""
     pairs = zip(leaves, shape.leaves(), strict=True)
     return [move(leaf, s) if isinstance(s, Shape) else leaf for leaf, s in pairs]
 
 
 def _redirect(old: Instruction, users: Sequence[Instruction], was_root: bool, new: Instruction) -> None:
-    """Makes the given users read `new`."""
+    """Makes `users` read `new` instead of `old`; makes `new` the root if `was_root`."""
     computation = old.computation
     for user in users:
         for number, operand in enumerate(user.operands):
@@ -197,7 +197,7 @@ def _redirect(old: Instruction, users: Sequence[Instruction], was_root: bool, ne
 
 
 def _bitcast(inst: Instruction, of: AnyShape, to: AnyShape) -> Instruction:
-    """A bitcast as an op on values, given the layouts of both sides."""
+    """A bitcast as an op on values; `of` and `to` are the shapes of operand and result with their layouts."""
     source = inst.operands[0]
     if not isinstance(of, Shape) or not isinstance(to, Shape):
         if of.logical is to.logical:
@@ -216,7 +216,7 @@ def _bitcast(inst: Instruction, of: AnyShape, to: AnyShape) -> Instruction:
 
 
 def reinterpret(value: Instruction, to: Shape) -> Instruction:
-    """The bits of a default-layout array as those of another."""
+    """The bits of a default-layout array, read as an array of the shape `to`."""
     of = shape_of(value)
     if of.dtype is not to.dtype:
         wide, narrow = of.dtype.bits, to.dtype.bits
@@ -231,7 +231,7 @@ def reinterpret(value: Instruction, to: Shape) -> Instruction:
 
 
 def reshaped(value: Instruction, dims: Sequence[int]) -> Instruction:
-    """The value with other sizes; the value itself where it has these."""
+    """`value` reshaped to `dims`; `value` itself if it already has these dimensions."""
     shape = shape_of(value)
     if shape.dims == tuple(dims):
         return value
@@ -239,7 +239,7 @@ def reshaped(value: Instruction, dims: Sequence[int]) -> Instruction:
 
 
 def _enter(entry: Computation, boundary: ProgramShape) -> None:
-    """Gives parameters the shapes of their layouts in memory."""
+    """Gives parameters the default-layout shapes of their bytes, and transposes their values."""
     for parameter, shape in zip(entry.parameters, boundary.parameters, strict=True):
         if lies_as_written(shape):
             continue
@@ -253,7 +253,7 @@ def _enter(entry: Computation, boundary: ProgramShape) -> None:
 
 
 def _leave(entry: Computation, boundary: ProgramShape) -> None:
-    """Gives the result the shape of its layout in memory."""
+    """Transposes the result to the default-layout shape of its bytes."""
     if lies_as_written(boundary.result):
         return
     made: list[Instruction] = []

@@ -1,4 +1,6 @@
-"""Reductions of dimensions that are not adjacent become reductions of adjacent ones, which have emitters."""
+"""Rewrites reductions of dimensions that are not adjacent as reductions of adjacent ones, which can be
+emitted.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ from axla.target.machine import Target
 
 
 def reduce_canonicalize(module: Module, target: Target) -> None:
-    """Replaces long reductions of dimensions with others between them: they are split in two, or their
+    """Rewrites large reductions of dimensions that have others between them: they are split in two, or their
     operands are transposed.
     """
     session, limits = current_session(), target.limits
@@ -32,7 +34,7 @@ def reduce_canonicalize(module: Module, target: Target) -> None:
 
 
 def may_start_twice(reduce: Instruction) -> bool:
-    """Whether the initial value may be combined any number of times without changing the result."""
+    """Whether combining the initial value several times leaves the result of a reduction unchanged."""
     op = op_of(reduce, Reduce)
     if len(reduce.operands) != 2:
         return False
@@ -43,7 +45,7 @@ def may_start_twice(reduce: Instruction) -> bool:
 
 
 def cut(reduce: Instruction) -> Instruction:
-    """A reduce of the minor-most run of reduced dimensions, then a reduce of its result along the others."""
+    """Splits a reduce: first the last group of adjacent reduced dimensions, then the rest of them."""
     op = op_of(reduce, Reduce)
     value, init = reduce.operands
     shape = shape_of(value)
@@ -64,7 +66,7 @@ def cut(reduce: Instruction) -> Instruction:
 
 
 def turned(reduce: Instruction) -> Instruction:
-    """The same reduce of operands whose reduced dimensions have been moved to the end."""
+    """A reduce of operands that are transposed so that the reduced dimensions come last."""
     op = op_of(reduce, Reduce)
     count = len(reduce.operands) // 2
     shape = shape_of(reduce.operands[0])

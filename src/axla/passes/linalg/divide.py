@@ -1,15 +1,18 @@
 """Eigenvalues and eigenvectors of symmetric tridiagonal matrices by divide and conquer (Cuppen).
 
-A matrix is cut into parts without what couples two of them. Two solved parts with the eigenvalues d are
-diag(d) + rho z z^T in the basis of their eigenvectors, whose eigenvalues are the roots of
+A matrix is divided into diagonal blocks. The coupling of two neighbouring blocks is subtracted first, as a
+matrix of rank one. When both blocks are solved, with eigenvalues d, the two together are diag(d) + rho z z^T
+in the basis of their eigenvectors. The eigenvalues of that are the roots of
 
     f(x) = 1 + rho sum_j z_j^2 / (d_j - x)
 
-one between every two d. Each is held as its distance from the nearer of both, so that d_j - x is exact to the
-last digits; z is then computed again from the roots (Gu and Eisenstat), for which they are exact: that makes
-the vectors orthogonal. All parts of a level are merged at once, and so are all roots searched.
+There is one between every two d. Each root is stored as its distance from the nearer of the two, so that d_j
+- x is exact to the last digits. Then z is computed again from the roots such that they are exact for it (Gu
+and Eisenstat), which makes the eigenvectors orthogonal. All blocks of a level are merged at once, and all
+roots are searched at once.
 
-A root is known where z_j is negligible (deflation). Of equal d all but one are made so by a reflection.
+If z_j is negligible, d_j is a root (deflation). If several d are equal, a reflection makes z_j zero for all
+but one.
 """
 
 from __future__ import annotations
@@ -24,14 +27,16 @@ from axla.passes.linalg import jacobi
 from axla.passes.linalg.reflectors import q_of, qr, times_q, tridiagonal_form
 
 LEAF = 24
-"""Most rows of a part that is solved by rotations."""
+"""The most rows of a block that is solved by Jacobi rotations."""
 
 STEPS = 60
-"""Most steps of a search; about 6 are enough."""
+"""The most steps of the search for a root; about 6 are enough."""
 
 
 def hermitian_eigenvalues(a: XlaOp, lower: bool, vectors: bool) -> tuple[XlaOp, XlaOp, XlaOp]:
-    """Ascending eigenvalues [batch, 1, size] of Hermitian matrices, eigenvectors as columns, and info."""
+    """Eigenvalues and eigenvectors of Hermitian matrices, read from the lower triangle if `lower`. Returns
+    ascending eigenvalues [batch, 1, size], eigenvectors as columns, and info [batch, 1, 1] (0 if converged).
+    """
     n = a.dims[1]
     kept, main, beside, taus = tridiagonal_form(mx.hermitian(a, lower), panel_size(n))
     values, rows, fine = tridiagonal_eigenvalues(main, beside)
@@ -42,7 +47,7 @@ def hermitian_eigenvalues(a: XlaOp, lower: bool, vectors: bool) -> tuple[XlaOp, 
 
 
 def singular_values(a: XlaOp, vectors: bool, full: bool) -> tuple[XlaOp, XlaOp | None, XlaOp | None, XlaOp]:
-    """As `jacobi.singular_values`, for larger matrices.
+    """Singular values and vectors like `jacobi.singular_values`, for larger matrices.
 
     s and -s are the eigenvalues of [0 r^H; r 0], where r is the matrix or its factor R. The upper halves of
     the eigenvectors are the columns of v, with a rounding error that is large for small s: QR makes v
@@ -69,7 +74,7 @@ def singular_values(a: XlaOp, vectors: bool, full: bool) -> tuple[XlaOp, XlaOp |
 
 
 def _unitary(a: XlaOp, columns: int) -> XlaOp:
-    """The first columns of Q, with signs such that the diagonal of R is not negative."""
+    """The first columns of the factor Q of `a`, with signs such that the diagonal of R is not negative."""
     factors, taus = qr(a)
     signs = mx.where(mx.real(mx.diagonal(factors)) < 0, -1.0, mx.number(mx.real(a), 1.0))
     signs = mx.padded(signs, columns, 1)
@@ -78,8 +83,9 @@ def _unitary(a: XlaOp, columns: int) -> XlaOp:
 
 
 def tridiagonal_eigenvalues(main: XlaOp, beside: XlaOp) -> tuple[XlaOp, XlaOp, XlaOp]:
-    """Ascending eigenvalues [batch, size, 1], eigenvectors as rows, and whether they were found
-    [batch, 1, 1], of real matrices given by their diagonals [batch, 1, size] and [batch, 1, size - 1].
+    """Eigenvalues and eigenvectors of real tridiagonal matrices, given by their diagonals [batch, 1, size]
+    and off-diagonals [batch, 1, size - 1]. Returns ascending eigenvalues [batch, size, 1], eigenvectors as
+    rows, and whether they were found [batch, 1, 1].
     """
     batch, _, n = main.dims
     unit = mx.unit_of(mx.joined([main, beside], 2))
@@ -89,7 +95,7 @@ def tridiagonal_eigenvalues(main: XlaOp, beside: XlaOp) -> tuple[XlaOp, XlaOp, X
         count *= 2
     size = -(-n // count)
     wide = size * count
-    # Rows that are added have an eigenvalue above all others, and are coupled to nothing.
+    # Added rows have an eigenvalue above all others, and are not coupled to other rows.
     main = ops.Pad(main, mx.number(main, 4), [(0, 0, 0), (0, 0, 0), (0, wide - n, 0)])
     beside = mx.padded(beside, 1, wide)
     cuts = mx.places(main, 2) % size == size - 1
@@ -117,8 +123,9 @@ def tridiagonal_eigenvalues(main: XlaOp, beside: XlaOp) -> tuple[XlaOp, XlaOp, X
 
 
 def _merged(values: XlaOp, vectors: XlaOp, link: XlaOp) -> tuple[XlaOp, XlaOp]:
-    """Merges every two neighbouring parts, which `link` couples: eigenvalues [parts, size, 1], eigenvectors
-    as rows.
+    """Merges every two neighbouring blocks. `values` are the eigenvalues [blocks, size, 1], `vectors` the
+    eigenvectors as rows, `link` the coupling of the two blocks [blocks / 2, 1, 1]. Returns eigenvalues and
+    eigenvectors of the merged blocks.
     """
     parts, half, _ = vectors.dims
     count, size = parts // 2, 2 * half
@@ -135,7 +142,7 @@ def _merged(values: XlaOp, vectors: XlaOp, link: XlaOp) -> tuple[XlaOp, XlaOp]:
 
 
 def _rank_one(d: XlaOp, z: XlaOp, rho: XlaOp) -> tuple[XlaOp, XlaOp]:
-    """Eigenvalues (a column) and eigenvectors (rows) of diag(d) + rho z z^T; d and z are rows, |z| = 1."""
+    """Eigenvalues (a column) and eigenvectors (rows) of diag(d) + rho z z^T. d and z are rows, |z| = 1."""
     tolerance = 8 * mx.epsilon(d.dtype) * mx.largest(ops.Max(ops.Abs(d), mx.stretched(rho, d.dims)), 2)
     z = mx.where(rho * ops.Abs(z) <= tolerance, 0.0, z)
     rank, poles, gaps = _sorted(d, z)
@@ -162,7 +169,7 @@ def _rank_one(d: XlaOp, z: XlaOp, rho: XlaOp) -> tuple[XlaOp, XlaOp]:
 
 
 def _rank(keys: XlaOp, other: XlaOp) -> XlaOp:
-    """The rank of each key in ascending order; one argument is a column and the other the same keys as a
+    """The rank of each key in ascending order. One argument is a column of keys, the other the same keys as a
     row.
     """
     before = (other < keys) | ((other == keys) & (mx.places(other, 2) < mx.places(keys, 1)))
@@ -170,14 +177,14 @@ def _rank(keys: XlaOp, other: XlaOp) -> XlaOp:
 
 
 def _inverse(rank: XlaOp) -> XlaOp:
-    """The inverse permutation, as a row."""
+    """The inverse of a permutation given as a column, as a row."""
     here = rank == mx.transposed(mx.places(rank, 1))
     return mx.total(mx.where(here, mx.places(rank, 1), np.int32(0)), 1)
 
 
 def _sorted(d: XlaOp, z: XlaOp) -> tuple[XlaOp, XlaOp, XlaOp]:
-    """The ranks (a row), with those whose z is 0 last; d in this order (a column); and the distance to the
-    next d, infinite where either has no root to be searched.
+    """Sorts d ascending, with the d whose z is 0 last. Returns the ranks (a row), the sorted d (a column),
+    and the distances to the next d (a column), infinite if z is 0 for one of the two.
     """
     keys = mx.where(z == 0, np.inf, d)
     rank = mx.transposed(_rank(mx.transposed(keys), keys))
@@ -191,9 +198,9 @@ def _sorted(d: XlaOp, z: XlaOp) -> tuple[XlaOp, XlaOp, XlaOp]:
 
 
 def _reflected(z: XlaOp, rank: XlaOp, near: XlaOp) -> tuple[XlaOp, XlaOp, XlaOp]:
-    """Deflation of equal d: z with a single number in each cluster of equal d, the vectors v of the
-    reflections 1 - v v^T that achieve this, and the numbers of the clusters; all rows. `near`: a column in
-    ascending order.
+    """Deflation of equal d by reflections 1 - v v^T, which leave one nonzero element of z in each cluster of
+    equal d. Returns the new z, the vectors v, and the number of each element's cluster; all are rows. `near`
+    is a column in sorted order: whether each d equals the next one.
     """
     size = z.dims[2]
     cut = mx.where(near, np.int32(0), np.int32(1))
@@ -212,7 +219,9 @@ def _reflected(z: XlaOp, rank: XlaOp, near: XlaOp) -> tuple[XlaOp, XlaOp, XlaOp]
 
 
 def _roots(d: XlaOp, z: XlaOp, rho: XlaOp, rank: XlaOp, poles: XlaOp) -> tuple[XlaOp, XlaOp, XlaOp]:
-    """The roots in ascending order, as columns: the nearest d, the distance from it, and their sum."""
+    """The roots in ascending order, as three columns: the nearest d, the distance from that d, and the sum of
+    both.
+    """
     eps, weights = mx.epsilon(d.dtype), rho * z * z
     count = mx.total(mx.where(z == 0, np.int32(0), np.int32(1)), 2)
     place = mx.places(poles, 1)
@@ -223,7 +232,7 @@ def _roots(d: XlaOp, z: XlaOp, rho: XlaOp, rank: XlaOp, poles: XlaOp) -> tuple[X
     left = rank <= place
 
     def f(base: XlaOp, at: XlaOp, weights: XlaOp, d: XlaOp, left: XlaOp) -> list[XlaOp]:
-        """The sums over the d below a root and over those above it, and their derivatives."""
+        """The sums of f over the d below a root and over those above it, and their derivatives."""
         over = 1.0 / mx.where(weights == 0, 1.0, (d - base) - at)
         part = weights * over
         slope = part * over
@@ -246,7 +255,7 @@ def _roots(d: XlaOp, z: XlaOp, rho: XlaOp, rank: XlaOp, poles: XlaOp) -> tuple[X
         psi, phi, psi_slope, phi_slope = f(base, at, weights, d, rank <= mx.places(poles, 1))
         value = 1.0 + psi + phi
         low, high = mx.where(value < 0, at, low), mx.where(value < 0, high, at)
-        # The root of c + s / (pole - x) + t / (end - x), which has these sums and derivatives here.
+        # The root of c + s / (pole - x) + t / (end - x), a function with the same sums and derivatives at x.
         one, two = (poles - base) - at, (ends - base) - at
         c = value - one * psi_slope - two * phi_slope
         a = (one + two) * value - one * two * (psi_slope + phi_slope)
@@ -272,7 +281,7 @@ def _vectors(d: XlaOp, z: XlaOp, rank: XlaOp, poles: XlaOp, base: XlaOp, offset:
     place = mx.places(poles, 1)
     here, used = place == rank, (place < count) & (z != 0)
     distance = (d - base) - offset
-    # Of each d the distance from its root, times those from the others over those of the other d.
+    # The product over all roots of (d - root), divided by the product over all other d of (d - other).
     factors = distance / mx.where(here | ~used, -1.0, d - poles)
     size = mx.product_of(mx.where(used, factors, 1.0), 1)
     z = mx.where(z < 0, -1.0, mx.number(z, 1.0)) * ops.Sqrt(ops.Abs(size))

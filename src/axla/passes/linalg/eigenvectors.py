@@ -1,4 +1,4 @@
-"""Eigenvalues and eigenvectors of general matrices, from Schur's form."""
+"""Eigenvalues and eigenvectors of general matrices, computed from their Schur form."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from axla.passes.linalg.schur import standardized
 
 
 def eigenvalues(t: XlaOp) -> list[XlaOp]:
-    """The eigenvalues of a Schur form, as columns; of a real form their real and imaginary parts. Of a
-    conjugate pair, the one with a positive imaginary part comes first.
+    """The eigenvalues of a Schur form, as columns: one complex column, or for a real form the real and the
+    imaginary parts. Of a conjugate pair, the one with a positive imaginary part comes first.
     """
     if t.dtype.is_complex:
         return [mx.diagonal(t)]
@@ -25,7 +25,7 @@ def eigenvalues(t: XlaOp) -> list[XlaOp]:
 
 
 def complex_form(t: XlaOp, z: XlaOp) -> tuple[XlaOp, XlaOp]:
-    """A real Schur form as a complex one, which is triangular."""
+    """Converts a real Schur form to a complex one, in which t is triangular."""
     if t.dtype.is_complex:
         return t, z
     n = t.dims[1]
@@ -40,10 +40,11 @@ def complex_form(t: XlaOp, z: XlaOp) -> tuple[XlaOp, XlaOp]:
 
 
 def eigenvectors(t: XlaOp, z: XlaOp, *, left: bool) -> XlaOp:
-    """The eigenvectors of z t z^H as columns of length 1, in the order of the diagonal of the triangular t.
-    The largest element of each is real.
+    """The eigenvectors of z t z^H (the left ones if `left`) as columns of length 1, in the order of the
+    diagonal of the triangular t. The largest element of each is real.
     """
-    # What t^H has as right ones are left ones; with all indices reversed it is an upper triangle again.
+    # Left eigenvectors of t are right eigenvectors of t^H. With all indices reversed t^H is upper triangular
+    # again.
     found = ops.Rev(_of_triangle(ops.Rev(mx.adjoint(t), (1, 2))), (1, 2)) if left else _of_triangle(t)
     found = mx.product(z, found)
     size = mx.magnitude(found)
@@ -55,7 +56,7 @@ def eigenvectors(t: XlaOp, z: XlaOp, *, left: bool) -> XlaOp:
 
 
 def unit_columns(x: XlaOp) -> XlaOp:
-    """Columns divided by their norms."""
+    """The columns of each matrix divided by their norms."""
     size = mx.largest(mx.magnitude(x), 1)
     x = mx.over(x, mx.where(size == 0, 1.0, size))
     length = ops.Sqrt(mx.total(mx.squared(x), 1))
@@ -63,7 +64,9 @@ def unit_columns(x: XlaOp) -> XlaOp:
 
 
 def _of_triangle(t: XlaOp) -> XlaOp:
-    """The eigenvectors of an upper triangle, not normalised: row by row, from the last."""
+    """The eigenvectors of an upper triangular matrix, not normalised: computed row by row, from the last row
+    up.
+    """
     n = t.dims[1]
     least = ops.Max(mx.epsilon(t.dtype) * mx.largest_of_matrix(mx.magnitude(t)), mx.minimum_normal(t.dtype))
 
@@ -74,7 +77,7 @@ def _of_triangle(t: XlaOp) -> XlaOp:
         difference = values - here
         difference = mx.where(mx.magnitude(difference) < least, mx.like(least, t), difference)
         found = mx.where(columns > i, mx.product(line, x) / difference, mx.row(x, i))
-        # No element is much larger than 1, whatever the differences are.
+        # Scaled so that no element is much larger than 1, even if differences are tiny.
         size = mx.magnitude(found)
         scale = mx.where((columns > i) & (size > 1), size, 1.0)
         return [t, least, mx.over(mx.with_part(x, found, i, 0), scale)]
@@ -83,7 +86,9 @@ def _of_triangle(t: XlaOp) -> XlaOp:
 
 
 def of_real_matrix(vectors: XlaOp, imaginary_parts: XlaOp) -> XlaOp:
-    """Eigenvectors of real matrices: real eigenvalues get real vectors, conjugate ones conjugate vectors."""
+    """Eigenvectors of real matrices, as complex columns: real eigenvalues get real vectors, conjugate
+    eigenvalues conjugate vectors. `imaginary_parts` are those of the eigenvalues, as a column.
+    """
     im = mx.transposed(imaginary_parts)
     before = ops.PadInDim(vectors, ops.Zero(vectors.builder, vectors.dtype), 2, 1, 0)[:, :, : vectors.dims[2]]
     vectors = mx.where(im < 0, mx.conjugate(before), vectors)
@@ -91,7 +96,7 @@ def of_real_matrix(vectors: XlaOp, imaginary_parts: XlaOp) -> XlaOp:
 
 
 def finite(a: XlaOp) -> XlaOp:
-    """Whether all elements of a matrix are finite, [batch, 1, 1]."""
+    """Whether all elements of each matrix are finite, as [batch, 1, 1]."""
     wrong = mx.where(
         (mx.real(a) - mx.real(a) == 0) & (mx.imaginary(a) - mx.imaginary(a) == 0), np.int32(0), np.int32(1)
     )

@@ -1,4 +1,4 @@
-"""Elimination with row exchanges: LU factors, tridiagonal systems."""
+"""Gaussian elimination with row exchanges: LU factors and tridiagonal systems."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ from axla.passes.expand.triangular import lower_triangle, panel_size, solve, spl
 
 @dataclass(slots=True)
 class _Factors:
-    """Both factors in one matrix; [batch, 1, size] for each row its row number in the given matrix; the
-    pivots, from 0; and [batch, 1, 1] the first step without a pivot, from 1, or 0.
+    """The result of a factorization. `matrix` has both factors in one matrix; `order` [batch, 1, size] has
+    for each row its number in the given matrix; `pivots` count from 0; `info` [batch, 1, 1] is the first step
+    without a pivot, from 1, or 0 if there is none.
     """
 
     matrix: XlaOp
@@ -27,7 +28,9 @@ class _Factors:
 
 
 def lu(a: XlaOp) -> tuple[XlaOp, XlaOp, XlaOp]:
-    """getrf: both factors in one matrix, pivots [batch, 1, count] and info [batch, 1, 1], both from 1."""
+    """LAPACK's getrf: returns both factors in one matrix, pivots [batch, 1, count] and info [batch, 1, 1].
+    Both count from 1.
+    """
     found = _factors(a, panel_size(min(a.dims[1:])))
     return found.matrix, found.pivots + 1, found.info
 
@@ -60,15 +63,18 @@ def _factors(a: XlaOp, block: int) -> _Factors:
 
 
 def _panel(a: XlaOp, block: int) -> _Factors:
-    """Factors column by column; the matrix is stored transposed."""
+    """Factors a matrix column by column. Inside the loop it is stored transposed, so that a column is
+    contiguous.
+    """
     batch, m, n = a.dims
-    high = -(-m // max(block, 64)) * max(block, 64) if m > block else m  # few sizes, few kernels
+    # rounded up, so that few sizes and few kernels occur
+    high = -(-m // max(block, 64)) * max(block, 64) if m > block else m
 
     def step(j: XlaOp, p: XlaOp, order: XlaOp, pivots: XlaOp, info: XlaOp) -> list[XlaOp]:
         rows = mx.indices(order, 2)
         size = mx.where((rows >= j) & (rows < m), mx.magnitude(mx.row(p, j)), -1.0)
         best = mx.first(size == mx.largest(size, 2), 2)
-        best = mx.where(best == high, j, best)  # NaN is equal to nothing
+        best = mx.where(best == high, j, best)  # if all comparisons fail because of NaN
         p, here = mx.swapped(p, 2, j, best)
         order, _ = mx.swapped(order, 2, j, best)
         pivot = mx.row(here, j)
@@ -90,8 +96,8 @@ def _panel(a: XlaOp, block: int) -> _Factors:
 def tridiagonal_solution(
     lower: XlaOp, main: XlaOp, upper: XlaOp, b: XlaOp
 ) -> tuple[XlaOp, XlaOp, XlaOp, XlaOp, XlaOp]:
-    """gtsv: the three diagonals as it leaves them (columns; the first of `lower` and the last of `upper` are
-    padding), the solution, and info [batch, 1, 1].
+    """LAPACK's gtsv: solves tridiagonal systems. Returns the three diagonals as gtsv leaves them (columns),
+    the solution, and info [batch, 1, 1]. The first element of `lower` and the last of `upper` are padding.
     """
     n = main.dims[1]
     last = mx.places(main, 1) == n - 1

@@ -1,4 +1,4 @@
-"""Replaces calls of LAPACK by programs."""
+"""The pass that replaces calls of LAPACK by HLO programs."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from axla.passes.linalg.routines import ROUTINES
 
 
 def lapack_expander(module: Module, missing_only: bool = False) -> None:
-    """Writes calls of LAPACK as loops and products; with `missing_only`, only where there is no library, or
-    where a batch of many small matrices is solved.
+    """Replaces calls of LAPACK by programs of loops and products. With `missing_only` it replaces only calls
+    for which there is no library, and calls for batches of many small matrices.
     """
     made: dict[CallSite, Module] = {}
 
@@ -41,7 +41,7 @@ def lapack_expander(module: Module, missing_only: bool = False) -> None:
         key = replace(site, where=str(in_memory))
         if key not in made:
             made[key] = _program(site, [o.shape for o in inst.operands], inst.shape, in_memory)
-        # It may be the result of the program, whose layout is then the result's.
+        # The call may be the root of the program, so it keeps the shape with its layout.
         return inst.computation.add(Call(embedded(made[key], inst)), inst.operands, inst.shape)
 
     expand(module, "lapack-expander", {CustomCall: expanded})
@@ -54,7 +54,9 @@ def _many_small(site: CallSite) -> bool:
 
 
 def _program(site: CallSite, operands: Sequence[AnyShape], result: AnyShape, in_memory: bool) -> Module:
-    """The program for a call. `in_memory`: its arrays already have the shapes of their layouts in memory."""
+    """The program that replaces a call. `in_memory`: layout normalization has already given the arrays the
+    shapes of their bytes.
+    """
     request = request_of(site)
     builder = XlaBuilder(site.target)
     given = [builder.parameter(k, shape.logical) for k, shape in enumerate(operands)]
@@ -81,7 +83,9 @@ def _is_matrix(shape: Shape, request: RoutineCall) -> bool:
 
 
 def _seen(x: XlaOp, shape: Shape, request: RoutineCall, in_memory: bool) -> XlaOp:
-    """An operand as the library sees it: matrices are column-major, whatever their layout."""
+    """An operand as the library reads it: a batch of matrices, which are column-major whatever the
+    layout is.
+    """
     lying = x if in_memory else ops.Transpose(x, major_to_minor(shape))
     batch = prod(request.batch)
     if not _is_matrix(shape, request):
@@ -91,7 +95,7 @@ def _seen(x: XlaOp, shape: Shape, request: RoutineCall, in_memory: bool) -> XlaO
 
 
 def _lying(x: XlaOp, shape: Shape, request: RoutineCall, in_memory: bool) -> XlaOp:
-    """A result in the layout that the call declares."""
+    """A result in the layout that the call declares; the inverse of `_seen`."""
     if _is_matrix(shape, request):
         x = ops.Transpose(x, (0, 2, 1))
     x = ops.Reshape(x, physical_dims(shape))

@@ -1,8 +1,8 @@
-"""Jacobi's method, one-sided: pairs of rows are rotated until all rows are orthogonal to one another. In
-every round each row is in one pair, and all pairs are rotated at once; after a sweep of rounds each row has
-met every other one.
+"""One-sided Jacobi method: pairs of rows are rotated until all rows are orthogonal to one another. In every
+round each row is in one pair, and all pairs are rotated at once. A sweep is a sequence of rounds in which
+each row is paired with every other one.
 
-It computes singular values and the eigenvalues of Hermitian matrices.
+It computes singular values, and the eigenvalues of Hermitian matrices.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from axla.passes import matrix as mx
 from axla.passes.linalg.reflectors import q_of, qr
 
 SWEEPS = 40
-"""Most sweeps; about 8 are enough for any matrix that we know."""
+"""The most sweeps; about 8 are enough for any matrix that we know."""
 
 
 def orthogonal_rows(x: XlaOp, width: int) -> tuple[XlaOp, XlaOp]:
-    """The rows rotated so that their first `width` elements are orthogonal, and whether that was reached
-    [batch, 1, 1].
+    """Rotates rows so that their first `width` elements are orthogonal. Returns the rows, and whether that
+    was reached [batch, 1, 1].
     """
     batch, count, _ = x.dims
     limit = mx.epsilon(x.dtype) * max(4.0, 2 * width**0.5)
     half = (count + 1) // 2
     x = mx.padded(x, 2 * half, x.dims[2])
 
-    # Rows that are nothing but rounding beside the others would never be orthogonal to them.
+    # Rows that are as small as the rounding errors of the others would never become orthogonal to them.
     nothing = 4 * mx.epsilon(x.dtype) * ops.Sqrt(mx.total(mx.total(mx.squared(x[:, :, :width]), 2), 1))
 
     def rotate(_: XlaOp, nothing: XlaOp, worst: XlaOp, top: XlaOp, bottom: XlaOp) -> list[XlaOp]:
@@ -46,7 +46,7 @@ def orthogonal_rows(x: XlaOp, width: int) -> tuple[XlaOp, XlaOp]:
         c = mx.like(c, x)
         turned = bottom * mx.where(size == 0, 1.0, mx.over(mx.conjugate(inner), known))
         top, bottom = top * c - turned * s, top * s + turned * c
-        # The first row stays, all others go round.
+        # The first row stays, all others move on by one position.
         above = mx.joined([top[:, :1], bottom[:, :1], top[:, 1 : half - 1]], 1) if half > 1 else top
         below = mx.joined([bottom[:, 1:], top[:, half - 1 :]], 1) if half > 1 else bottom
         return [nothing, ops.Max(worst, mx.largest(cosine, 1)), above, below]
@@ -55,7 +55,8 @@ def orthogonal_rows(x: XlaOp, width: int) -> tuple[XlaOp, XlaOp]:
         return [done + 1, *mx.repeat(2 * half - 1, [nothing, ops.ZerosLike(worst), top, bottom], rotate)]
 
     def keep(done: XlaOp, _: XlaOp, worst: XlaOp, *__: XlaOp) -> XlaOp:
-        left = mx.largest(mx.where(worst > limit, np.int32(1), np.int32(0)), 0)  # NaN is given up
+        # False for NaN, so the loop ends
+        left = mx.largest(mx.where(worst > limit, np.int32(1), np.int32(0)), 0)
         return (done < SWEEPS) & (ops.Reshape(left, ()) > 0)
 
     worst = ops.Broadcast(mx.number(mx.real(x), np.inf), (batch, 1, 1))
@@ -69,7 +70,9 @@ def _info(converged: XlaOp) -> XlaOp:
 
 
 def singular_values(a: XlaOp, vectors: bool, full: bool) -> tuple[XlaOp, XlaOp | None, XlaOp | None, XlaOp]:
-    """Descending, [batch, 1, count]; u and v^H with a = u s v^H (all columns and rows, if `full`); info."""
+    """Singular value decomposition a = u s v^H of each matrix. Returns s [batch, 1, count], descending; u and
+    v^H (None without `vectors`; square with `full`); and info (0 if converged).
+    """
     m, n = a.dims[1:]
     if m < n:
         s, u, v, info = singular_values(mx.adjoint(a), vectors, full)
@@ -78,14 +81,14 @@ def singular_values(a: XlaOp, vectors: bool, full: bool) -> tuple[XlaOp, XlaOp |
         return s, mx.adjoint(v), mx.adjoint(u), info
     unit = mx.unit_of(a)
     x = mx.transposed(mx.over(a, unit))
-    # Row k is column k of a v, and then of v.
+    # The first m elements of row k are column k of a v; the others become column k of v.
     x, converged = orthogonal_rows(mx.joined([x, mx.identity(x, n, n)], 2) if vectors else x, m)
     s = ops.Sqrt(mx.total(mx.squared(x[:, :, :m]), 2))
     (sorted_s, sorted_x) = mx.ordered(-s, s, x)
     values = mx.transposed(sorted_s * unit)
     if not vectors:
         return values, None, None, _info(converged)
-    # The columns of a v are u s: their factor R is s, up to signs. Its Q is orthogonal also where s is 0.
+    # The columns of a v are u s: their factor R is s, up to signs. Its Q is orthogonal even if some s are 0.
     factors, taus = qr(mx.transposed(sorted_x[:, :, :m]))
     signs = mx.where(mx.real(mx.diagonal(factors)) < 0, -1.0, mx.number(mx.real(a), 1.0))
     wide = m if full else n
@@ -96,10 +99,11 @@ def singular_values(a: XlaOp, vectors: bool, full: bool) -> tuple[XlaOp, XlaOp |
 
 
 def symmetric_eigenvalues(a: XlaOp, lower: bool) -> tuple[XlaOp, XlaOp, XlaOp]:
-    """Ascending eigenvalues [batch, 1, size] of Hermitian matrices, eigenvectors as columns, and info.
+    """Eigenvalues and eigenvectors of Hermitian matrices, read from the lower triangle if `lower`. Returns
+    ascending eigenvalues [batch, 1, size], eigenvectors as columns, and info (0 if converged).
 
-    Adding a multiple of 1 makes a matrix positive definite and well conditioned. Its columns, made orthogonal
-    by rotations from the right, are its eigenvectors times its eigenvalues.
+    Adding a multiple of the identity makes a matrix positive definite and well conditioned. Its columns, made
+    orthogonal by rotations from the right, are its eigenvectors times its eigenvalues.
     """
     n = a.dims[1]
     a = mx.hermitian(a, lower)

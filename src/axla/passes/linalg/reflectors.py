@@ -1,5 +1,5 @@
-"""Householder reflectors 1 - tau v v^H, stored as by LAPACK: the leading one of v is not stored, the rest of
-v is stored where the reflector made zeros, and tau is stored separately.
+"""Householder reflectors 1 - tau v v^H, stored as by LAPACK: the leading 1 of v is not stored, the rest of v
+is stored in the elements that the reflector made zero, and tau is stored separately.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from axla.passes.expand.triangular import DiagonalBlock, by_substitution, panel_
 
 
 def reflector(x: XlaOp, at: XlaOp | int) -> tuple[XlaOp, XlaOp, XlaOp]:
-    """v, tau and a real beta such that (1 - conj(tau) v v^H) x is beta in row `at` and zero below, for
-    columns x. Rows above are ignored. tau is zero where nothing is to be done.
+    """Computes a reflector for each column x. Returns v, tau and a real beta such that (1 - conj(tau) v v^H)
+    x is beta in row `at` and zero below. Rows above `at` are ignored. tau is 0 if x already has this form.
     """
     rows = mx.places(x, 1)
     x = mx.where(rows >= at, x, 0.0)
@@ -31,29 +31,31 @@ def reflector(x: XlaOp, at: XlaOp | int) -> tuple[XlaOp, XlaOp, XlaOp]:
 
 
 def reflected(a: XlaOp, v: XlaOp, tau: XlaOp) -> XlaOp:
-    """(1 - tau v v^H) a."""
+    """The reflector applied from the left: (1 - tau v v^H) a."""
     return a - (tau * v) * mx.product(mx.adjoint(v), a)
 
 
 def reflected_from_right(a: XlaOp, v: XlaOp, tau: XlaOp) -> XlaOp:
-    """a (1 - tau v v^H)."""
+    """The reflector applied from the right: a (1 - tau v v^H)."""
     return a - mx.product(a, v) * (tau * mx.adjoint(v))
 
 
 def _eliminated(a: XlaOp, j: XlaOp, at: XlaOp, v: XlaOp, tau: XlaOp, beta: XlaOp) -> XlaOp:
-    """Applies the reflector to the columns after j, and stores it in column j."""
+    """Applies a reflector to the columns after j, and stores it in column j: `beta` in row `at`, v below."""
     rows, columns = mx.places(a, 1), mx.places(a, 2)
     kept = mx.where(rows < at, mx.column(a, j), mx.where(rows == at, beta, v))
     return mx.where(columns > j, reflected(a, v, mx.conjugate(tau)), mx.where(columns == j, kept, a))
 
 
 def qr(a: XlaOp) -> tuple[XlaOp, XlaOp]:
-    """geqrf: R with the reflectors below it, and the factors tau [batch, 1, count]."""
+    """LAPACK's geqrf: returns R with the reflectors stored below it, and the factors tau [batch, 1,
+    count].
+    """
     return _qr(a, panel_size(min(a.dims[1:])))
 
 
 def _qr(a: XlaOp, block: int) -> tuple[XlaOp, XlaOp]:
-    """By panels of `block` columns."""
+    """QR by panels of `block` columns."""
     _, m, n = a.dims
     width = min(m, n, block)
     panel, taus = _panel(a[:, :, :width])
@@ -67,9 +69,11 @@ def _qr(a: XlaOp, block: int) -> tuple[XlaOp, XlaOp]:
 
 
 def _panel(a: XlaOp) -> tuple[XlaOp, XlaOp]:
-    """Factors column by column; the matrix is stored transposed."""
+    """Factors a matrix column by column. Inside the loop it is stored transposed, so that a column is
+    contiguous.
+    """
     batch, m, n = a.dims
-    high = -(-m // 64) * 64 if m > 64 else m  # few sizes, few kernels
+    high = -(-m // 64) * 64 if m > 64 else m  # rounded up, so that few sizes and few kernels occur
 
     def step(j: XlaOp, p: XlaOp, taus: XlaOp) -> list[XlaOp]:
         line = mx.row(p, j)
@@ -87,8 +91,8 @@ def _panel(a: XlaOp) -> tuple[XlaOp, XlaOp]:
 
 
 def _blocked(panel: XlaOp, taus: XlaOp, c: XlaOp, *, adjoint_of_q: bool) -> XlaOp:
-    """Q c or Q^H c for the reflectors of a panel: Q = 1 - v t v^H with t^H = (1 + d s)^-1 d, where d is the
-    diagonal matrix of conj(taus) and s the part of v^H v below its diagonal.
+    """Q c, or Q^H c if `adjoint_of_q`, for the reflectors of a panel: Q = 1 - v t v^H with t^H = (1 + d s)^-1
+    d. Here d is the diagonal matrix of conj(taus), and s the part of v^H v below its diagonal.
     """
     batch, _, n = panel.dims
     rows, columns = mx.places(panel, 1), mx.places(panel, 2)
@@ -101,8 +105,9 @@ def _blocked(panel: XlaOp, taus: XlaOp, c: XlaOp, *, adjoint_of_q: bool) -> XlaO
 
 
 def pivoted_qr(a: XlaOp, pivots: XlaOp) -> tuple[XlaOp, XlaOp, XlaOp]:
-    """geqp3: columns whose entry in `pivots` [batch, 1, columns] is not zero come first; then always the
-    largest remaining one.
+    """LAPACK's geqp3: QR with column pivoting. Columns whose entry in `pivots` [batch, 1, columns] is not
+    zero come first; after them, each step takes the largest remaining column. Returns R with the reflectors,
+    the column order (from 1), and the factors tau.
     """
     batch, count = a.dims[0], min(a.dims[1:])
     fixed = mx.where(pivots == 0, np.int32(0), np.int32(1))
@@ -113,7 +118,7 @@ def pivoted_qr(a: XlaOp, pivots: XlaOp) -> tuple[XlaOp, XlaOp, XlaOp]:
         norms = mx.total(mx.squared(mx.over(mx.where(rows >= j, a, 0.0), unit)), 1)
         key = mx.where(columns < j, -1.0, mx.where(fixed != 0, np.inf, norms))
         best = mx.first(key == mx.largest(key, 2), 2)
-        best = mx.where(best == a.dims[2], j, best)  # NaN is equal to nothing
+        best = mx.where(best == a.dims[2], j, best)  # if all comparisons fail because of NaN
         a, pivots, fixed = (mx.swapped(x, 2, j, best)[0] for x in (a, pivots, fixed))
         v, tau, beta = reflector(mx.column(a, j), j)
         taus = mx.where(mx.places(taus, 2) == j, tau, taus)
@@ -126,14 +131,14 @@ def pivoted_qr(a: XlaOp, pivots: XlaOp) -> tuple[XlaOp, XlaOp, XlaOp]:
 
 
 def _panels(taus: XlaOp) -> list[tuple[int, int]]:
-    """For each panel the first reflector, and the one after the last."""
+    """For each panel, the numbers of its first reflector and of the one after its last."""
     count = taus.dims[2]
     block = panel_size(count)
     return [(k, min(k + block, count)) for k in range(0, count, block)]
 
 
 def times_q(a: XlaOp, taus: XlaOp, c: XlaOp, *, adjoint_of_q: bool = False) -> XlaOp:
-    """Q c, where Q is the product of the reflectors stored in `a`."""
+    """Q c, or Q^H c if `adjoint_of_q`, where Q is the product of the reflectors stored in `a`."""
     panels = _panels(taus)
     for first, end in panels if adjoint_of_q else reversed(panels):
         part = a[:, first:, first:end], taus[:, :, first:end]
@@ -143,8 +148,8 @@ def times_q(a: XlaOp, taus: XlaOp, c: XlaOp, *, adjoint_of_q: bool = False) -> X
 
 
 def q_of(a: XlaOp, taus: XlaOp, columns: int, below: int = 0) -> XlaOp:
-    """The first columns of Q, of the reflectors stored in `a`, which begin `below` rows under its
-    diagonal.
+    """The first `columns` columns of Q, the product of the reflectors stored in `a`. The vectors of the
+    reflectors begin `below` rows under the diagonal.
     """
     if not taus.dims[2]:
         return mx.identity(a, a.dims[1], columns)
@@ -154,7 +159,7 @@ def q_of(a: XlaOp, taus: XlaOp, columns: int, below: int = 0) -> XlaOp:
         return _bordered(inner, below)
     c = None
     for first, end in reversed(_panels(taus)):
-        # What is left of a panel is not changed by the reflectors of it and those behind it.
+        # The reflectors of this and later panels change no rows and columns before it, so c begins there.
         c = mx.identity(a, m - first, columns - first) if c is None else _bordered(c, end - first)
         c = _blocked(a[:, first:, first:end], taus[:, :, first:end], c, adjoint_of_q=False)
     assert c is not None
@@ -162,15 +167,16 @@ def q_of(a: XlaOp, taus: XlaOp, columns: int, below: int = 0) -> XlaOp:
 
 
 def _bordered(c: XlaOp, count: int) -> XlaOp:
-    """A matrix with `count` rows and columns of an identity added above and to the left."""
+    """The matrix c with an identity of `count` rows and columns added above and to the left of it."""
     wide = ops.Pad(c, mx.number(c, 0), [(0, 0, 0), (count, 0, 0), (count, 0, 0)])
     rows, columns = mx.places(wide, 1), mx.places(wide, 2)
     return mx.where((rows == columns) & (rows < count), 1.0, wide)
 
 
 def hessenberg(a: XlaOp, low: int, high: int) -> tuple[XlaOp, XlaOp]:
-    """gehrd: Q^H a Q with the reflectors stored below its first subdiagonal. Only rows and columns from `low`
-    (counted from 0) up to `high` are reduced.
+    """LAPACK's gehrd: returns the Hessenberg form Q^H a Q, with the reflectors stored below its first
+    subdiagonal, and the factors tau. Only rows and columns from `low` (counted from 0) to `high` - 1 are
+    reduced.
     """
     batch, n, _ = a.dims
 
@@ -192,8 +198,9 @@ def hessenberg(a: XlaOp, low: int, high: int) -> tuple[XlaOp, XlaOp]:
 
 
 def tridiagonal(a: XlaOp, lower: bool) -> tuple[XlaOp, XlaOp, XlaOp, XlaOp]:
-    """sytrd and hetrd: the matrix with reflectors stored in the given triangle, the diagonal and the
-    off-diagonal (rows, real), and the factors tau. The upper triangle is handled by reversing all indices.
+    """LAPACK's sytrd and hetrd: returns the matrix with reflectors stored in the given triangle, the diagonal
+    and the off-diagonal (real rows), and the factors tau. The upper triangle is handled by reversing all
+    indices.
     """
     n, given, axes = a.dims[1], a, (1, 2)
     a = mx.hermitian(a, lower)
@@ -209,8 +216,9 @@ def tridiagonal(a: XlaOp, lower: bool) -> tuple[XlaOp, XlaOp, XlaOp, XlaOp]:
 
 
 def tridiagonal_form(a: XlaOp, block: int) -> tuple[XlaOp, XlaOp, XlaOp, XlaOp]:
-    """The reflectors, diagonal, off-diagonal and factors tau, by panels: the update of the rest by a panel, -
-    v w^H - w v^H, is subtracted once. A column is computed when it is reached.
+    """Reduces Hermitian matrices to tridiagonal form by panels of `block` columns. Returns the reflectors,
+    the diagonal, the off-diagonal and the factors tau. The update of the remaining matrix by a panel, - v w^H
+    - w v^H, is subtracted once; a column of the panel is updated when it is reached.
     """
     batch, n, _ = a.dims
     width = min(block, n - 1)

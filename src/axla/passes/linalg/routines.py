@@ -1,6 +1,6 @@
-"""Arguments and results of JAX's linear algebra targets, with matrices as batches [batch, rows, columns] and
-vectors as rows. A result may have any shape with the right number of elements; None stands for an absent
-result.
+"""Arguments and results of JAX's custom calls for linear algebra. Matrices are batches [batch, rows,
+columns], vectors are rows. A result may have any shape with the right number of elements; None means that it
+is absent.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from axla.passes.linalg.reflectors import hessenberg, pivoted_qr, q_of, qr, time
 from axla.passes.linalg.schur import schur
 
 CallAttributes = Mapping[str, str | int]
-"""Characters, by which LAPACK tells its cases, as such; all else is numbers."""
+"""The attributes of a call. LAPACK's option characters are strings; all others are numbers."""
 
 Results = list[XlaOp | None]
 Routine = Callable[..., Results]
 
 NOT_FINITE = -4
-"""The info of gesdd and geev for matrices with NaN or infinities."""
+"""The value of info that gesdd and geev return for matrices with NaN or infinities."""
 
 
 def _potrf(given: CallAttributes, a: XlaOp) -> Results:

@@ -1,8 +1,8 @@
 """Schur form by Francis's double shifts: a bulge of three rows is chased down the Hessenberg matrix.
 
-Matrices are handled one at a time, since the course depends on their numbers. Real matrices keep 2 x 2 blocks
-for pairs of conjugate eigenvalues, in LAPACK's form: equal diagonal elements, off-diagonal elements of
-opposite sign.
+Matrices are handled one at a time, since the number of steps depends on their elements. Real matrices keep 2
+x 2 blocks for pairs of conjugate eigenvalues, in LAPACK's form: equal diagonal elements, off-diagonal
+elements of opposite sign.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from axla.passes import matrix as mx
 from axla.passes.linalg.reflectors import hessenberg, q_of, reflected, reflected_from_right, reflector
 
 ROUNDS = 30
-"""Most sweeps for each eigenvalue; two or three are usual."""
+"""The most sweeps per eigenvalue; two or three are usual."""
 
 UNUSUAL = 10
-"""Sweeps without an eigenvalue after which the shifts are others."""
+"""The number of sweeps without a new eigenvalue after which exceptional shifts are used."""
 
 
 def schur(a: XlaOp, vectors: bool) -> tuple[XlaOp, XlaOp, XlaOp]:
-    """T and Z (without rows unless `vectors`) with a = Z T Z^H, and info [batch, 1, 1]."""
+    """Returns T and Z with a = Z T Z^H (Z has no rows unless `vectors`), and info [batch, 1, 1]."""
     batch, n, _ = a.dims
     unit = mx.unit_of(a)
     form, taus = hessenberg(mx.over(a, unit), 0, n)
-    # Two more rows and columns, so that three rows from any place on are there. Z lies below T: it is turned
-    # as T's columns are.
+    # Two more rows and columns, so that three rows can be read from any row on. Z is stored below T, as it
+    # takes the rotations of T's columns.
     wide = n + 2
     both = mx.padded(mx.where(mx.places(form, 1) > mx.places(form, 2) + 1, 0.0, form), wide, wide)
     if vectors:
@@ -44,7 +44,7 @@ def schur(a: XlaOp, vectors: bool) -> tuple[XlaOp, XlaOp, XlaOp]:
 
 
 def _one(both: XlaOp, n: int) -> tuple[XlaOp, XlaOp]:
-    """The Schur form of one matrix, of which the first n rows and columns count; and info."""
+    """The Schur form of one matrix, stored in the first n rows and columns, and info."""
     wide, eps = both.dims[2], mx.epsilon(both.dtype)
     norm = mx.largest_of_matrix(mx.magnitude(both[:, :wide]))
 
@@ -57,7 +57,7 @@ def _one(both: XlaOp, n: int) -> tuple[XlaOp, XlaOp]:
         index = mx.places(beside, 1)
         cut = (beside <= eps * mx.where(around == 0, norm, around)) & (index < high)
         low = _scalar(mx.largest(mx.where(cut, index + 1, np.int32(0)), 1))
-        # What is negligible is zero, and so is all that rounding has left below the subdiagonal.
+        # Negligible elements, and rounding errors below the subdiagonal, become zero.
         rows, columns = mx.places(both, 1), mx.places(both, 2)
         off = (rows > columns + 1) | ((rows == columns + 1) & (rows == low) & (low > 0))
         both = mx.where((rows < wide) & off, 0.0, both)
@@ -83,8 +83,8 @@ def _each(x: XlaOp, flag: XlaOp) -> XlaOp:
 
 
 def _first_column(both: XlaOp, low: XlaOp, high: XlaOp, since: XlaOp) -> XlaOp:
-    """A multiple of the first column of (H - s)(H - t), where s and t are the eigenvalues of the last block:
-    three numbers, from row `low` on.
+    """A multiple of the first column of (H - s)(H - t), where s and t are the eigenvalues of the last 2 x 2
+    block: three numbers, for the rows from `low` on.
     """
     top, end = mx.part(both, low, low, 3, 3), mx.part(both, high - 1, high - 1, 2, 2)
     x, y, w = end[:, 1:, 1:], end[:, :1, :1], end[:, 1:, :1] * end[:, :1, 1:]
@@ -99,8 +99,8 @@ def _first_column(both: XlaOp, low: XlaOp, high: XlaOp, since: XlaOp) -> XlaOp:
 
 
 def _chase(k: XlaOp, last: XlaOp, both: XlaOp, x: XlaOp) -> list[XlaOp]:
-    """Reflects rows and columns k to k + 2, so that x becomes a multiple of the first unit vector; returns
-    the next x, the part of the bulge that is left below.
+    """Reflects rows and columns k to k + 2, so that x becomes a multiple of the first unit vector. Returns
+    the next x: the part of the bulge that is left below.
     """
     v, tau, _ = reflector(x, 0)
     both = mx.with_part(both, reflected(mx.row(both, k, 3), v, mx.conjugate(tau)), k, 0)
@@ -110,8 +110,8 @@ def _chase(k: XlaOp, last: XlaOp, both: XlaOp, x: XlaOp) -> list[XlaOp]:
 
 
 def standardized(both: XlaOp, high: XlaOp, wanted: XlaOp) -> XlaOp:
-    """Brings the block of rows and columns high - 1 and high into standard form, in the matrices where
-    `wanted` [batch, 1, 1]: triangular, or the form of a conjugate pair.
+    """Brings the block of rows and columns high - 1 and high into standard form: triangular, or equal
+    diagonal elements for a conjugate pair. Matrices for which `wanted` [batch, 1, 1] is false stay unchanged.
     """
     m = high - 1
     c, s, pair = _turn(mx.part(both, m, m, 2, 2))
@@ -131,8 +131,8 @@ def standardized(both: XlaOp, high: XlaOp, wanted: XlaOp) -> XlaOp:
 
 
 def _turn(block: XlaOp) -> tuple[XlaOp, XlaOp, XlaOp]:
-    """Cosine and sine of the rotation [c s; -s c] (conjugates in the first row) that brings a block into
-    standard form, and whether it has a pair of eigenvalues.
+    """Cosine and sine of the rotation [c s; -s c] (conjugated in the first row) that brings a 2 x 2 block
+    into standard form, and whether the block has a pair of conjugate eigenvalues.
     """
     block = mx.over(block, mx.unit_of(block))
     b, c = block[:, :1, 1:], block[:, 1:, :1]
@@ -142,7 +142,7 @@ def _turn(block: XlaOp) -> tuple[XlaOp, XlaOp, XlaOp]:
     if block.dtype.is_complex:
         pair = pair & (mx.magnitude(square) < 0)
     root = ops.Sqrt(square if block.dtype.is_complex else ops.Abs(square))
-    # (z, c) is an eigenvector, of the last diagonal element + z.
+    # (z, c) is an eigenvector; its eigenvalue is the last diagonal element + z.
     z = p + mx.where(mx.real(mx.conjugate(p) * root) < 0, -root, root)
     norm = ops.Sqrt(mx.squared(z) + mx.squared(c))
     known = mx.where(norm == 0, 1.0, norm)

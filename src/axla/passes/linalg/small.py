@@ -1,5 +1,5 @@
-"""Batches of small matrices: lanes run along the batch, and the algorithm is unrolled over the elements of a
-matrix.
+"""Algorithms for batches of small matrices: vector lanes run along the batch, and the code is unrolled over
+the elements of a matrix.
 """
 
 from __future__ import annotations
@@ -15,43 +15,43 @@ from axla.core.dtypes import S32
 from axla.passes import matrix as mx
 
 MOST = 4
-"""Rows and columns of matrices that are small."""
+"""The most rows and columns of a small matrix."""
 
 MANY = 32
-"""Matrices from which on a batch is one of many."""
+"""The fewest matrices in a batch for which these algorithms are used."""
 
 ROUTINES = ("potrf", "trsm", "getrf", "geqrf", "orgqr", "syevd")
-"""The routines that take less time here, for many small matrices, than calls of a library."""
+"""The routines that take less time here than calls of a library, for many small matrices."""
 
 SWEEPS = 16
-"""Most sweeps of rotations; 4 to 6 are enough."""
+"""The most sweeps of rotations; 4 to 6 are enough."""
 
 Numbers = list[XlaOp]
-"""A number of each matrix, [batch], for each place."""
+"""Arrays [batch], one for each column of a row."""
 
 
 def is_small(a: XlaOp) -> bool:
-    """Whether a batch has enough matrices, small enough that code unrolled over their elements pays."""
+    """Whether a batch has at least MANY matrices of at most MOST rows and columns."""
     batch, m, n = a.dims
     return batch >= MANY and 0 < max(m, n) <= MOST
 
 
 def numbers(a: XlaOp) -> list[Numbers]:
-    """The elements of matrices [batch, rows, columns], as rows of arrays over the batch."""
+    """The elements of matrices [batch, rows, columns] as lists of rows; each element is an array [batch]."""
     batch, m, n = a.dims
     lying = ops.Transpose(a, (1, 2, 0))
     return [[ops.Reshape(lying[i : i + 1, j : j + 1], (batch,)) for j in range(n)] for i in range(m)]
 
 
 def matrices(found: Sequence[Numbers]) -> XlaOp:
-    """The inverse of `numbers`."""
+    """The inverse of `numbers`: matrices [batch, rows, columns] from lists of rows."""
     dims = len(found), len(found[0]), found[0][0].dims[0]
     flat = [ops.Reshape(x, (1, dims[2])) for line in found for x in line]
     return ops.Transpose(ops.Reshape(mx.joined(flat, 0), dims), (2, 0, 1))
 
 
 def lu(given: XlaOp) -> tuple[XlaOp, XlaOp, XlaOp]:
-    """getrf, as `elimination.lu`."""
+    """LAPACK's getrf, with the same results as `elimination.lu`."""
     a = numbers(given)
     m, n = len(a), len(a[0])
     info, pivots = mx.zeros(given.builder, S32, given.dims[:1]), []
@@ -78,7 +78,9 @@ def lu(given: XlaOp) -> tuple[XlaOp, XlaOp, XlaOp]:
 
 
 def symmetric_eigenvalues(given: XlaOp, lower: bool, vectors: bool) -> tuple[XlaOp, XlaOp, XlaOp]:
-    """Eigenvalues of real symmetric matrices, as `divide.hermitian_eigenvalues`, by Jacobi's rotations."""
+    """Eigenvalues of real symmetric matrices by Jacobi rotations, with the same results as
+    `divide.hermitian_eigenvalues`.
+    """
     batch, n, _ = given.dims
     unit = mx.unit_of(mx.hermitian(given, lower))
     a = numbers(mx.hermitian(given, lower) / unit)
@@ -128,6 +130,6 @@ def symmetric_eigenvalues(given: XlaOp, lower: bool, vectors: bool) -> tuple[Xla
             for line in lines:
                 one, two = line[i], line[i + 1]
                 line[i], line[i + 1] = mx.where(turn, two, one), mx.where(turn, one, two)
-    values = matrices(lines[:1]) * unit  # NaN where the largest number is infinite
+    values = matrices(lines[:1]) * unit  # NaN if the largest element is infinite
     wrong = ~mx.every(values == values, 2)
     return values, matrices(v) if vectors else given, mx.where(wrong, np.int32(1), np.int32(0))

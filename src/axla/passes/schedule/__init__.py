@@ -1,1 +1,3 @@
-"""The order of execution, and the copies that writing in place needs. Read `order.py`, then `copies.py`."""
+"""Scheduling: the order of execution, and the copies that in-place writes need. Read `order.py`, then
+`copies.py`.
+"""

@@ -1,8 +1,8 @@
 """Copy insertion: afterwards, every op that must write in place can do so.
 
 A loop keeps each carried array in one buffer, updates write in place, and results are written to their final
-place. Where two values that are live at the same time would share memory, a copy is added, as far outside of
-loops as possible. The schedule is kept up to date.
+memory. Where two values that are live at the same time would share memory, a copy is added, outside of as
+many loops as possible. The schedule is updated.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from axla.passes.rewrite import control_bound
 from axla.passes.schedule.order import running_computations
 from axla.target.machine import Target
 
-ROUNDS = 4  # the first makes the copies; the second finds that they suffice
+ROUNDS = 4  # the first round makes the copies, the second finds that no more are needed
 
 
 def copy_insertion(module: Module, target: Target) -> None:
@@ -43,7 +43,7 @@ class _Inserter:
         self.orders: dict[Computation, tuple[Instruction, ...]] = {
             c: schedule_of(c) for c in running_computations(module)
         }
-        # What to run before an instruction, or at the end of a computation.
+        # Instructions to schedule before an instruction, or at the end of a computation.
         self.before: dict[Instruction | Computation, list[Instruction]] = {}
 
     def run(self) -> None:
@@ -80,14 +80,15 @@ class _Inserter:
         self.drop(operand)
 
     def drop(self, inst: Instruction) -> None:
-        """Removes a tuple that only the replaced use needed."""
+        """Removes a tuple that has no users any more."""
         computation = inst.computation
         unused = isinstance(inst.op, Tuple) and not inst.users and computation.root is not inst
         if unused and inst not in control_bound(computation):
             computation.remove(inst)
 
     def copied(self, inst: Instruction, edges: Iterable[Edge]) -> tuple[Instruction, list[Instruction]]:
-        """`inst` with copies at the leaves of these edges, and the new instructions in order.
+        """A copy of `inst` with copy instructions at the leaves of `edges`, and the new instructions in
+        order.
 
         The copies act as if simultaneous: a copy that overwrites what another one reads comes after it, and a
         cycle of such copies is broken by an additional copy.
@@ -98,14 +99,14 @@ class _Inserter:
         wanted = {edge.leaf: edge for edge in edges}
         place = self.places.place
         by_target = {place(edge.target): leaf for leaf, edge in wanted.items()}
-        # reader -> the copy that overwrites what it reads
+        # key: the copy that reads; value: the copy that overwrites what it reads
         spoils = {
             leaf: by_target[place(edge.source)]
             for leaf, edge in wanted.items()
             if place(edge.source) in by_target and by_target[place(edge.source)] != leaf
         }
         for leaf in in_order(list(wanted), spoils):
-            if leaf < 0:  # breaks a ring: read now what would be overwritten
+            if leaf < 0:  # breaks a cycle: copies the value before it is overwritten
                 leaf = ~leaf
             leaves[leaf] = computation.add(Copy(), [leaves[leaf]])
             made.append(leaves[leaf])
@@ -125,8 +126,8 @@ class _Inserter:
 
 
 def in_order(copies: list[int], spoils: dict[int, int]) -> list[int]:
-    """The copies in an order in which none overwrites what a later one reads. `~n` stands for an early copy
-    of what n reads, which breaks a cycle.
+    """The copies in an order in which none overwrites what a later one reads. `spoils` maps a copy to the one
+    that overwrites what it reads. `~n` in the result is an early copy of what n reads, which breaks a cycle.
     """
     spoilers: dict[int, list[int]] = {}
     for reader, spoiler in spoils.items():
@@ -136,7 +137,7 @@ def in_order(copies: list[int], spoils: dict[int, int]) -> list[int]:
     result: list[int] = []
     left = dict.fromkeys(copies)
     while left:
-        if not ready:  # only rings are left
+        if not ready:  # only cycles are left
             first = next(n for n in left if n in spoils)
             result.append(~first)
             spoiler = spoils.pop(first)

@@ -1,6 +1,7 @@
-"""Loops in which the next value of an array cannot overwrite the current one: two trips become one.
+"""Unrolls loops by two where the next value of an array cannot overwrite the current one.
 
-The first of the two trips writes into other memory, the second one back, so nothing is copied between them.
+The first of the two trips writes into other memory, the second one back, so that nothing is copied between
+them.
 """
 
 from __future__ import annotations
@@ -19,11 +20,13 @@ from axla.passes.simplify.unroll import body_size, unroll
 from axla.target.machine import Target
 
 MOST_DOUBLED = 100
-"""Instructions of a body that is written twice, those that it calls included."""
+"""The largest number of instructions of a body that is unrolled, with those of the computations that it
+calls.
+"""
 
 
 def double_buffer_loop_unrolling(module: Module, target: Target) -> None:
-    """Makes two trips of a loop one where each would end with a copy, and the trip count is known."""
+    """Unrolls by two the loops with a known trip count whose trips would each end with a copy."""
     session = rewrite.current_session()
     failed = coalesce(dataflow(module, target.limits), reuse=False).failed
     loops = dict.fromkeys(e.at for e in failed if e.place is CopyPlace.BACK and isinstance(e.at.op, While))

@@ -1,5 +1,5 @@
-"""Chooses the order in which every computation runs: little memory, effects in program order, readers of an
-array before instructions that overwrite it.
+"""Chooses the order in which every computation runs: it needs little memory, keeps effects in program order,
+and has readers of an array before the instruction that overwrites the array.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from axla.ir.typed import tuple_of
 from axla.passes.simplify.dce import effectful_computations, has_effect
 from axla.target.machine import Limits, Target
 
-Leaf = tuple[Instruction, int]  # the instruction that computes an array, and which of its leaves
+Leaf = tuple[Instruction, int]  # an instruction that computes an array, and the number of the leaf
 
 
 def schedule(module: Module, target: Target) -> None:
-    """Gives every computation that runs on its own (entry, loops, branches, calls) an order of execution."""
+    """Schedules the entry and the computations that loops, branches and calls run."""
     effectful = effectful_computations(module)
     found = {c: order(c, target.limits, effectful) for c in running_computations(module)}
     module.set_schedule(found)
@@ -31,8 +31,8 @@ def schedule(module: Module, target: Target) -> None:
 
 
 def running_computations(module: Module) -> list[Computation]:
-    """The entry and the computations that control ops call, callees first; without computations inside of
-    kernels, reducers and comparators.
+    """The entry and the computations that loops, branches and calls run, callees first. Computations of
+    kernels, reducers and comparators are not among them.
     """
     running = {module.entry}
     for computation in reversed(computations_callees_first(module)):
@@ -46,8 +46,8 @@ def running_computations(module: Module) -> list[Computation]:
 def order(
     comp: Computation, limits: Limits, effectful: Iterable[Computation] = ()
 ) -> tuple[Instruction, ...]:
-    """The order of one computation. Operands of asynchronous collectives come first, so that other work runs
-    while they are under way.
+    """The order of execution of one computation. Operands of asynchronous collectives come early, so that
+    other work runs during the collectives.
     """
     first = [operand for inst in filter(is_asynchronous, post_order(comp)) for operand in inst.operands]
     done: set[Instruction] = set()
@@ -64,14 +64,14 @@ class _Graph:
     position: dict[Instruction, int] = field(default_factory=dict)
     successors: dict[Instruction, list[Instruction]] = field(default_factory=dict)
     waiting: dict[Instruction, int] = field(default_factory=dict)
-    reads: dict[Instruction, tuple[Leaf, ...]] = field(default_factory=dict)  # arrays
+    reads: dict[Instruction, tuple[Leaf, ...]] = field(default_factory=dict)  # the arrays that it reads
     readers: dict[Leaf, list[Instruction]] = field(default_factory=dict)
-    made: dict[Instruction, int] = field(default_factory=dict)  # bytes of new arrays
-    kept: set[Leaf] = field(default_factory=set)  # parameters, and what the root holds
+    made: dict[Instruction, int] = field(default_factory=dict)  # the bytes of the new arrays of its result
+    kept: set[Leaf] = field(default_factory=set)  # parameters and leaves of the root: never freed
     overwrites: dict[Instruction, list[Leaf]] = field(default_factory=dict)
 
     def bytes(self, leaf: Leaf) -> int:
-        """The number of bytes of an array; none if it is held in registers."""
+        """The number of bytes of an array; 0 if it is held in registers."""
         inst, number = leaf
         shape = inst.shape
         if not isinstance(shape, Shape):
@@ -123,7 +123,7 @@ def _leaves(inst: Instruction, leaves: dict[Instruction, tuple[Leaf, ...]]) -> t
 
 
 def _chain_effects(computation: Computation, graph: _Graph, effectful: frozenset[Computation]) -> None:
-    """Keeps effects in the order of the text, where dependences allow it."""
+    """Adds dependences between instructions with effects, so that they run in the order of the text."""
     last: Instruction | None = None
     for inst in text_order(computation):
         if has_effect(inst, effectful):
@@ -134,8 +134,8 @@ def _chain_effects(computation: Computation, graph: _Graph, effectful: frozenset
 
 
 def _carried(computation: Computation, graph: _Graph, leaves: dict[Instruction, tuple[Leaf, ...]]) -> None:
-    """In a loop body, the new value of a carried array overwrites the old one, so it comes after the readers
-    of the old one.
+    """Makes the new value of a carried array overwrite the old one, so that it comes after the readers of the
+    old one.
     """
     if len(computation.parameters) != 1:
         return
@@ -148,8 +148,8 @@ def _carried(computation: Computation, graph: _Graph, leaves: dict[Instruction, 
 
 
 def _overwriters(graph: _Graph) -> tuple[dict[Instruction, int], dict[Leaf, list[Instruction]]]:
-    """For each instruction that overwrites arrays, the number of other readers it waits for; for each array,
-    the instruction that overwrites it.
+    """For each instruction that overwrites arrays, the number of other readers that must run before it; for
+    each array, the instructions that overwrite it.
     """
     blocked: dict[Instruction, int] = {}
     overwriters: dict[Leaf, list[Instruction]] = {}
@@ -161,10 +161,12 @@ def _overwriters(graph: _Graph) -> tuple[dict[Instruction, int], dict[Leaf, list
 
 
 def _list_schedule(graph: _Graph, weight: Callable[[Instruction, int], int]) -> tuple[Instruction, ...]:
-    """Takes ready instructions by weight (bytes allocated less bytes freed), then by position.
+    """A list schedule: of the ready instructions, the one of the lowest weight is next, then the one of the
+    lowest position. `weight` is called with an instruction and the bytes that it allocates less those that it
+    frees.
 
-    An instruction that overwrites an array, and one that waits for a collective, is taken only when nothing
-    else can run.
+    An instruction that overwrites an array another one still reads, or that waits for a collective, is taken
+    only when nothing else can run.
     """
     waiting = dict(graph.waiting)
     left = {leaf: len(readers) for leaf, readers in graph.readers.items()}
@@ -193,7 +195,7 @@ def _list_schedule(graph: _Graph, weight: Callable[[Instruction, int], int]) -> 
         result.append(inst)
         for leaf in graph.reads.get(inst, ()):
             left[leaf] -= 1
-            if left[leaf] == 1:  # its last reader frees it now
+            if left[leaf] == 1:  # its last reader frees it, so the reader's weight changes
                 last = next(r for r in graph.readers[leaf] if r not in done)
                 if not waiting[last] and not blocked.get(last, 0):
                     push(last)
@@ -210,7 +212,7 @@ def _list_schedule(graph: _Graph, weight: Callable[[Instruction, int], int]) -> 
 
 
 def _peak(graph: _Graph, instructions: Iterable[Instruction]) -> int:
-    """The largest number of bytes live at one time."""
+    """The largest number of bytes that are live at the same time in an order of execution."""
     left = {leaf: len(readers) for leaf, readers in graph.readers.items()}
     live = most = 0
     for inst in instructions:

@@ -1,4 +1,5 @@
-"""Simplification: replaces HLO by less HLO that gives the same values, bit for bit.
+"""Simplification: replaces instructions by fewer ones that compute the same values, bit for bit.
 
-`algebra_*.py` hold the rules of algsimp, one file per family of ops; the other files hold a pass or two each.
+`algebra_*.py` have the rules of algsimp, one file per family of ops; each other file has one or two passes,
+or helpers.
 """

@@ -1,5 +1,5 @@
-"""Rules of algsimp for arithmetic. Floats do not obey the laws of real numbers: each rule says why NaN and
-signed zeros come out the same.
+"""Rules of algsimp for arithmetic. Floats do not obey the laws of real numbers: a rule says why NaN and
+signed zeros come out the same, or that it does not apply to floats.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def subtract_zero(root: Instruction, x: Instruction, zero: Instruction) -> Rewri
 
 @rule(hlo.Subtract)
 def subtract_self(root: Instruction, x: Instruction, y: Instruction) -> Rewritten:
-    """x - x => 0 (not floats: inf - inf is NaN)"""
+    """x - x => 0 (integers: for a float, inf - inf is NaN)"""
     return full(root, 0) if x is y and (is_exact(x) or fast_math()) else None
 
 
@@ -80,14 +80,14 @@ def subtract_negation(root: Instruction, x: Instruction, y: Instruction) -> Rewr
 
 
 def _wraps(root: Instruction) -> bool:
-    """Whether an instruction has integers, or floats that may be treated as real numbers."""
+    """Whether an instruction computes integers, or floats that may be treated as real numbers."""
     dtype = dtype_of(root)
     return dtype.is_integer or dtype.is_inexact and fast_math()
 
 
 @rule(hlo.Subtract, where=_wraps)
 def subtract_constant(root: Instruction, x: Instruction, c: Instruction) -> Rewritten:
-    """x - c => x + -c, for constants (integers only: nothing is gained for floats)"""
+    """x - c => x + -c, for constants c (integers only: floats gain nothing)"""
     value = uniform(c) if dtype_of(root).is_integer and not is_constant(x) else None
     if value is None:
         return None
@@ -131,7 +131,7 @@ def subtract_difference(root: Instruction, x: Instruction, difference: Instructi
 
 @rule(hlo.Add, of=hlo.Multiply, where=_wraps)
 def add_products(root: Instruction, a: Instruction, b: Instruction) -> Rewritten:
-    """x * z + y * z => (x + y) * z, when the products are used nowhere else (integers)"""
+    """x * z + y * z => (x + y) * z, if the products have no other users (integers)"""
     if type(b.op) is not hlo.Multiply or a is b or len(a.users) != 1 or len(b.users) != 1:
         return None
     for place, z in enumerate(a.operands):
@@ -143,7 +143,7 @@ def add_products(root: Instruction, a: Instruction, b: Instruction) -> Rewritten
 
 @rule(hlo.Multiply, hlo.Divide, of=hlo.Negate, where=has_negatives)
 def product_of_negations(root: Instruction, a: Instruction, b: Instruction) -> Rewritten:
-    """-x * -y => x * y, -x / -y => x / y (integers are multiplied only)"""
+    """-x * -y => x * y, -x / -y => x / y (for integers only the product)"""
     if type(b.op) is not hlo.Negate or dtype_of(root).is_complex:
         return None
     return root.op(a.operands[0], b.operands[0]) if is_float(root) or type(root.op) is hlo.Multiply else None
@@ -164,7 +164,7 @@ def multiply_one(root: Instruction, x: Instruction, one: Instruction) -> Rewritt
 
 @rule(hlo.Multiply)
 def multiply_zero(root: Instruction, x: Instruction, zero: Instruction) -> Rewritten:
-    """x * 0 => 0 (not floats: NaN, infinities and the sign of zero)"""
+    """x * 0 => 0 (integers: for floats, NaN, infinities and the sign of zero matter)"""
     return full(root, 0) if is_all(zero, 0) and (is_exact(x) or fast_math()) else None
 
 
@@ -192,12 +192,12 @@ def divide_power_of_two(root: Instruction, x: Instruction, divisor: Instruction)
     with np.errstate(over="ignore"):
         inverse = np.asarray(1.0 / float(value)).astype(value.dtype)
     if float(inverse) * float(value) != 1.0 or inverse == value:
-        return None  # 2^-k is too small or too large for the type; 1 is divide_one's
+        return None  # 2^-k is too small or too large for the type, or the divisor is 1, see divide_one
     return hlo.Multiply()(x, full(root, inverse))
 
 
 def _power_of_two(x: Instruction, divisor: Instruction) -> int | None:
-    """k, for a divisor 2^k of integers that are not negative."""
+    """The exponent k if `divisor` is 2^k and the integers `x` are never negative; else None."""
     value = uniform(divisor) if dtype_of(x).is_integer else None
     if value is None or int(value) <= 0 or int(value).bit_count() != 1:
         return None
@@ -206,14 +206,14 @@ def _power_of_two(x: Instruction, divisor: Instruction) -> int | None:
 
 @rule(hlo.Divide)
 def divide_unsigned_power_of_two(root: Instruction, x: Instruction, divisor: Instruction) -> Rewritten:
-    """x / 2^k => x >> k (integers from 0 on)"""
+    """x / 2^k => x >> k (integers that are never negative)"""
     k = _power_of_two(x, divisor)
     return None if k is None else hlo.ShiftRightLogical()(x, full(root, k))
 
 
 @rule(hlo.Remainder)
 def remainder_unsigned_power_of_two(root: Instruction, x: Instruction, divisor: Instruction) -> Rewritten:
-    """x % 2^k => x & (2^k - 1) (integers from 0 on)"""
+    """x % 2^k => x & (2^k - 1) (integers that are never negative)"""
     k = _power_of_two(x, divisor)
     return None if k is None else hlo.And()(x, full(root, (1 << k) - 1))
 
@@ -347,7 +347,7 @@ def power_minus_one(root: Instruction, x: Instruction, c: Instruction) -> Rewrit
 
 
 HALVES = {0.5: np.inf, 1.5: np.inf, 2.5: np.inf, -0.5: 0.0, -1.5: 0.0}
-"""Exponent -> that power of -infinity, whose root is NaN."""
+"""Exponent -> power of -infinity with this exponent, for which sqrt would return NaN."""
 
 
 @rule(hlo.Power, allows="rounding: up to two units in the last place, as XLA")
@@ -356,10 +356,10 @@ def power_half(root: Instruction, x: Instruction, c: Instruction) -> Rewritten:
     exponent = next((n for n in HALVES if is_all(c, n)), None)
     if exponent is None or dtype_of(root) not in (F32, F64) or not same_shape(x, root):
         return None
-    # The root of -0.0 is -0.0, its power is 0.
+    # sqrt(-0.0) is -0.0, but pow(-0.0, 0.5) is 0.0; adding 0 makes the base 0.0
     base = x if is_never_negative(x) else hlo.Add()(x, full(root, 0))
     power = hlo.Sqrt()(base)
-    if exponent < 0:  # no product that overflows before it is inverted
+    if exponent < 0:  # two divisions, as the product base * sqrt(base) may overflow
         one = full(root, 1)
         power = hlo.Divide()(one if exponent == -0.5 else hlo.Divide()(one, base), power)
     elif exponent > 0.5:
@@ -385,7 +385,9 @@ def _associates(op: type[Op]) -> bool:
 
 @rule(family=_associates)
 def associate_constants(root: Instruction, inner: Instruction, b: Instruction) -> Rewritten:
-    """op(op(x, a), b) => op(x, op(a, b)) for constants (floats: maximum and minimum only: no rounding)"""
+    """op(op(x, a), b) => op(x, op(a, b)) for constants a, b (floats: only maximum and minimum, which do not
+    round)
+    """
     if inner.op != root.op or not is_constant(b) or not is_constant(inner.operands[1]):
         return None
     x, a = inner.operands

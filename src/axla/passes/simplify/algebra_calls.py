@@ -1,4 +1,4 @@
-"""Rules for tuples, branches, loops and maps whose result is known at compile time."""
+"""Rules of algsimp for tuples, conditionals, loops and maps with a result that is known at compile time."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ from axla.passes.rewrite import Rewritten, rule
 from axla.passes.simplify.match import dtype_of, is_all, uniform
 
 LONGEST = 300
-"""Instructions of a computation that maps are replaced by. Maps nested n deep can stand for 2^n of them."""
+"""The most instructions of a computation that replaces a map. Maps nested n deep can stand for 2^n
+instructions.
+"""
 
 
 @rule(GetTupleElement)
@@ -28,7 +30,7 @@ def element_of_tuple(root: Instruction, of: Instruction) -> Rewritten:
 @rule(Tuple)
 @rule(Tuple, group="tuple-simplifier")
 def tuple_of_elements(root: Instruction, *operands: Instruction) -> Rewritten:
-    """tuple(get-tuple-element(t, 0), get-tuple-element(t, 1), ...) => t, of all its elements"""
+    """tuple(get-tuple-element(t, 0), get-tuple-element(t, 1), ...) => t, if these are all elements of t"""
     if not operands or type(operands[0].op) is not GetTupleElement:
         return None
     whole = operands[0].operands[0]
@@ -43,14 +45,14 @@ def tuple_of_elements(root: Instruction, *operands: Instruction) -> Rewritten:
 
 @rule(While)
 def while_false(root: Instruction, start: Instruction) -> Rewritten:
-    """while(x), condition false => x"""
+    """while(x) => x, for a condition that is always false"""
     test = op_of(root, While).condition.root
     return start if type(test.op) is Constant and is_all(test, 0) else None
 
 
 @rule(Conditional)
 def conditional_known(root: Instruction, index: Instruction, *operands: Instruction) -> Rewritten:
-    """conditional(constant, x, y) => call(x)"""
+    """conditional(constant, x, y) => call(x) or call(y)"""
     op = op_of(root, Conditional)
     value = uniform(index)
     if len(op.branches) == 1:
@@ -67,13 +69,13 @@ def conditional_known(root: Instruction, index: Instruction, *operands: Instruct
 @rule(Map, group="map-inliner")
 @rule(Map)
 def map_of_elementwise(root: Instruction, *operands: Instruction) -> Rewritten:
-    """map(x, y), to_apply=f => f(x, y), when f is made of elementwise ops"""
+    """map(x, y), to_apply=f => f(x, y), if f consists of elementwise ops"""
     body = op_of(root, Map).to_apply
     return over_arrays(body, operands, shape_of(root)) if is_elementwise(body, operands) else None
 
 
 def is_elementwise(body: Computation, operands: Sequence[Instruction]) -> bool:
-    """Whether a computation on scalars consists of elementwise ops, few enough to be written over arrays."""
+    """Whether a computation on scalars consists of at most LONGEST instructions, all elementwise."""
     pairs = zip(body.parameters, operands, strict=True)
     return (
         len(body.instructions) <= LONGEST
@@ -89,7 +91,9 @@ def _is_plain_scalar(inst: Instruction) -> bool:
 
 
 def over_arrays(body: Computation, operands: Sequence[Instruction], result: Shape) -> Instruction:
-    """Applies a computation of elementwise ops on scalars to arrays, element by element."""
+    """Applies a computation of elementwise ops on scalars to arrays, element by element. `result` is the
+    shape of the arrays.
+    """
     values: dict[Instruction, Instruction] = {}
     target = operands[0].computation
     for parameter, operand in zip(body.parameters, operands, strict=True):
@@ -113,5 +117,5 @@ def over_arrays(body: Computation, operands: Sequence[Instruction], result: Shap
 
 @rule(OptBarrier, group="optimization-barrier-expander")
 def barrier(root: Instruction, x: Instruction) -> Rewritten:
-    """opt-barrier(x) => x, when nothing is left to be kept apart"""
+    """opt-barrier(x) => x, after all passes that it must stop"""
     return x

@@ -27,14 +27,14 @@ def is_dense(root: Instruction) -> bool:
 
 @rule(Dot, where=is_dense)
 def dot_of_no_products(root: Instruction[Dot], lhs: Instruction, rhs: Instruction) -> Rewritten:
-    """dot(x, y) => 0, contracting a dimension without elements"""
+    """dot(x, y) => 0, if a contracting dimension has no elements"""
     nothing = any(shape_of(lhs).dims[d] == 0 for d in root.op.lhs_contracting_dims)
     return full(root, 0) if nothing else None
 
 
 @rule(Dot, of=Transpose, where=is_dense, allows=FREE)
 def dot_of_transpose_left(root: Instruction[Dot], lhs: Instruction[Transpose], rhs: Instruction) -> Rewritten:
-    """dot(transpose(x), y) => dot(x, y), contracting other dimensions"""
+    """dot(transpose(x), y) => dot(x, y), with other dimension numbers"""
     op = root.op
     numbers = through(lhs.op, op.lhs_batch_dims, op.lhs_contracting_dims)
     if numbers is None:
@@ -44,7 +44,7 @@ def dot_of_transpose_left(root: Instruction[Dot], lhs: Instruction[Transpose], r
 
 @rule(Dot, where=is_dense, allows=FREE)
 def dot_of_transpose_right(root: Instruction[Dot], lhs: Instruction, rhs: Instruction) -> Rewritten:
-    """dot(x, transpose(y)) => dot(x, y), contracting other dimensions"""
+    """dot(x, transpose(y)) => dot(x, y), with other dimension numbers"""
     op, turned = root.op, rhs.op
     if not isinstance(turned, Transpose):
         return None
@@ -57,8 +57,8 @@ def dot_of_transpose_right(root: Instruction[Dot], lhs: Instruction, rhs: Instru
 def through(
     transpose: Transpose, batch: Sequence[int], contracting: Sequence[int]
 ) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
-    """The dimension numbers of a transpose's operand, if the dimensions of the dot's result keep their
-    order.
+    """The batch and contracting dimensions of a dot's operand renumbered for the operand of the transpose;
+    None if the free dimensions would change their order.
     """
     permutation = transpose.dimensions
     free = [permutation[d] for d in range(len(permutation)) if d not in batch and d not in contracting]
@@ -69,7 +69,7 @@ def through(
 
 @rule(Dot, where=is_dense, allows="zero: a sum of one product may begin with 0, which -0 is added to")
 def dot_outer_product(root: Instruction[Dot], lhs: Instruction, rhs: Instruction) -> Rewritten:
-    """dot(x, y) => x * y, broadcast, when there is one product for each element"""
+    """dot(x, y) => x * y, broadcast, if there is one product per element"""
     op = root.op
     if not shape_of(root).size or prod(shape_of(lhs).dims[d] for d in op.lhs_contracting_dims) != 1:
         return None
@@ -89,7 +89,9 @@ def dot_outer_product(root: Instruction[Dot], lhs: Instruction, rhs: Instruction
 def flattened(
     x: Instruction, batch: Sequence[int], free: Sequence[int], contracting: Sequence[int]
 ) -> Instruction:
-    """`x` with batch dimensions first, then the free ones; the contracting ones, of size 1, are dropped."""
+    """`x` with the batch dimensions first, then the free ones. The contracting dimensions, of size 1, are
+    dropped.
+    """
     order = (*batch, *free, *contracting)
     moved = x if order == tuple(range(len(order))) else Transpose(order)(x)
     return reshaped(moved, [shape_of(x).dims[d] for d in (*batch, *free)])
@@ -113,7 +115,9 @@ def dot_drops_unit_dims(root: Instruction[Dot], lhs: Instruction, rhs: Instructi
 
 
 def fewer(op: Dot, shape: Shape, gone: Sequence[int], left: Sequence[int], right: Sequence[int]) -> Dot:
-    """A dot without some dimensions: `gone` of its result, `left` of lhs, `right` of rhs."""
+    """A dot without some dimensions: without `gone` of its result, `left` of lhs, `right` of rhs. `shape` is
+    its result shape.
+    """
     return replace(
         op, shape=shape.with_dims(without(shape.dims, gone)),
         lhs_batch_dims=renumbered(op.lhs_batch_dims, left),
@@ -124,16 +128,18 @@ def fewer(op: Dot, shape: Shape, gone: Sequence[int], left: Sequence[int], right
 
 
 def gone(batch: Sequence[int], units: Sequence[int]) -> list[int]:
-    """The dimensions of the result, batch dimensions first, that disappear with those of an operand."""
+    """The dimensions of the result that disappear if the batch dimensions `units` of an operand do. The
+    result has batch dimensions first.
+    """
     return [place for place, d in enumerate(batch) if d in units]
 
 
 @rule(Dot, where=is_dense, allows=_FINITE)
 def dot_of_broadcast(root: Instruction[Dot], lhs: Instruction, rhs: Instruction) -> Rewritten:
-    """dot(broadcast(x), y) => broadcast(dot(x, y)), along free dimensions that repeat x; of y likewise"""
+    """dot(broadcast(x), y) => broadcast(dot(x, y)), along free dimensions that repeat x; likewise for y"""
     op, batch = root.op, len(root.op.lhs_batch_dims)
     frees = (op.lhs_free(shape_of(lhs).rank), op.rhs_free(shape_of(rhs).rank))
-    firsts = (batch, batch + len(frees[0]))  # where the free dimensions stand in the result
+    firsts = (batch, batch + len(frees[0]))  # the first free dimension of each operand in the result
     dropped = [_repeated(side, free) for side, free in zip((lhs, rhs), frees, strict=True)]
     if not any(dropped) or not shape_of(root).size:
         return None
@@ -145,7 +151,7 @@ def dot_of_broadcast(root: Instruction[Dot], lhs: Instruction, rhs: Instruction)
 
 
 def _repeated(x: Instruction, free: Sequence[int]) -> list[int]:
-    """The free dimensions along which a broadcast repeats its operand."""
+    """The free dimensions along which a broadcast repeats its operand; [] for other instructions."""
     op = x.op
     if not isinstance(op, Broadcast):
         return []
@@ -153,7 +159,7 @@ def _repeated(x: Instruction, free: Sequence[int]) -> list[int]:
 
 
 def _without_repeats(x: Instruction, dropped: Sequence[int]) -> Instruction:
-    """A broadcast without some of its repeated dimensions; any other instruction as it is."""
+    """A broadcast without the repeated dimensions `dropped`; any other instruction as it is."""
     op, shape = x.op, shape_of(x)
     if not isinstance(op, Broadcast) or not dropped:
         return x
@@ -178,7 +184,7 @@ def slice_of_dot(root: Instruction[Slice], inner: Instruction[Dot]) -> Rewritten
 
 
 def _sliced(x: Instruction, ranges: SliceDims, dims: Sequence[int], places: Sequence[int]) -> Instruction:
-    """`x` sliced: its dimensions `dims` by the ranges numbered `places`."""
+    """Slices `x`: dimension dims[k] gets the range number places[k] of `ranges`."""
     sizes = shape_of(x).dims
     starts, limits, strides = [0] * len(sizes), list(sizes), [1] * len(sizes)
     for d, place in zip(dims, places, strict=True):

@@ -1,4 +1,6 @@
-"""Rules of algsimp for quotients that are rounded down, as Python and JAX write `x // c` and `x % c`."""
+"""Rules of algsimp for quotients that are rounded down: `x // c` and `x % c` of Python, as JAX writes
+them.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,7 @@ from axla.passes.simplify.match import dtype_of, full, is_all, same_shape, unifo
 
 
 def _exponent(x: Instruction, divisor: Instruction) -> int | None:
-    """k, if a signed integer is divided by the constant 2^k; else None."""
+    """The exponent k if the divisor of the signed integers `x` is the constant 2^k; else None."""
     value = uniform(divisor)
     if value is None or not dtype_of(x).is_signed or not dtype_of(x).is_integer:
         return None
@@ -19,7 +21,7 @@ def _exponent(x: Instruction, divisor: Instruction) -> int | None:
 
 
 def _asks(test: Instruction, direction: Direction, x: Instruction, number: int) -> bool:
-    """Whether `test` compares `x` with `number` in this direction."""
+    """Whether `test` compares `x` with `number` in the given direction."""
     op = test.op
     return (
         isinstance(op, hlo.Compare) and op.direction is direction and test.operands[0] is x

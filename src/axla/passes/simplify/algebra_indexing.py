@@ -33,7 +33,7 @@ from axla.passes.simplify.match import combiner, constant, dtype_of, full, limit
 
 
 def _has_one_vector(root: Instruction) -> bool:
-    """Whether a gather or scatter of one array has one index vector, and windows with elements."""
+    """Whether a gather, or a scatter of one array, has a single index vector and no empty window."""
     op = root.op
     if isinstance(op, Gather):
         indices, vector_dim, sizes = root.operands[1], op.index_vector_dim, op.slice_sizes
@@ -47,7 +47,9 @@ def _has_one_vector(root: Instruction) -> bool:
 
 
 def _starts(indices: Instruction, places: Places, rank: int) -> list[Instruction]:
-    """The start indices of the only window, as scalars; 0 for dimensions without an index."""
+    """The start indices of the single window, as scalars; 0 for dimensions without an index. `places` has the
+    operand dimensions of the index vector's components.
+    """
     shape = shape_of(indices)
     zero = constant(indices.computation, Literal(Shape(shape.dtype), np.zeros((), shape.dtype.numpy)))
     starts = [zero] * rank
@@ -59,7 +61,9 @@ def _starts(indices: Instruction, places: Places, rank: int) -> list[Instruction
 
 
 def _tests(start: Instruction, last: int) -> list[Instruction]:
-    """The conditions under which a start lies between 0 and `last`."""
+    """The comparisons that hold if a start index is between 0 and `last`. Comparisons that hold for every
+    value of the type are left out.
+    """
     low, high = limits(shape_of(start).dtype)
     bounds = [(Direction.GE, 0)] * (low < 0) + [(Direction.LE, last)] * (last < high)
     return [Compare(direction)(start, full(start, number)) for direction, number in bounds]
@@ -67,7 +71,7 @@ def _tests(start: Instruction, last: int) -> list[Instruction]:
 
 @rule(Gather, where=_has_one_vector)
 def gather_of_one_window(root: Instruction[Gather], x: Instruction, indices: Instruction) -> Rewritten:
-    """gather(x, i) => reshape(dynamic-slice(x, i)), of one index vector"""
+    """gather(x, i) => reshape(dynamic-slice(x, i)), for a single index vector"""
     op, rank = root.op, len(shape_of(x).dims)
     part = DynamicSlice(op.slice_sizes)(x, *_starts(indices, op.places, rank))
     return reshaped(part, shape_of(root).dims)
@@ -77,9 +81,9 @@ def gather_of_one_window(root: Instruction[Gather], x: Instruction, indices: Ins
 def scatter_of_one_window(
     root: Instruction[Scatter], x: Instruction, indices: Instruction, u: Instruction
 ) -> Rewritten:
-    """scatter(x, i, u) => dynamic-update-slice(x, f(dynamic-slice(x, i), u), i), of one index vector
+    """scatter(x, i, u) => dynamic-update-slice(x, f(dynamic-slice(x, i), u), i), for a single index vector
 
-    A window that does not lie inside changes nothing: it is given what is there.
+    A window that is not inside of x changes nothing: the old elements are written again.
     """
     op, dims = root.op, shape_of(x).dims
     body = op.to_apply
@@ -87,7 +91,7 @@ def scatter_of_one_window(
     if not overwrites and combiner(body) is None:
         return None
     if any(dtype_of(i) is not dtype_of(root) for i in (x, u, *body.parameters)):
-        return None  # what is combined in another type is rounded to it
+        return None  # combining in another type would round differently
     sizes = op.window_sizes(len(dims), shape_of(u).dims)
     starts = _starts(indices, op.places, len(dims))
     before = DynamicSlice(sizes)(x, *starts)

@@ -41,7 +41,7 @@ def compare_constant_to_the_right(
 
 @rule(hlo.Compare)
 def compare_self(root: Instruction[hlo.Compare], lhs: Instruction, rhs: Instruction) -> Rewritten:
-    """x <= x => true, x < x => false (floats: in total order only, NaN is not equal to itself)"""
+    """x <= x => true, x < x => false (floats: in total order only, since NaN is not equal to itself)"""
     op = root.op
     if lhs is not rhs or not (is_exact(lhs) or op.is_total_order):
         return None
@@ -62,7 +62,7 @@ def compare_pred(root: Instruction[hlo.Compare], p: Instruction, truth: Instruct
 
 @rule(hlo.Compare, of=hlo.Compare)
 def compare_signs(root: Instruction[hlo.Compare], left: Instruction, right: Instruction) -> Rewritten:
-    """(x < 0) != (y < 0) => (x xor y) < 0, and == => >= 0, of signed integers"""
+    """(x < 0) != (y < 0) => (x xor y) < 0, (x < 0) == (y < 0) => (x xor y) >= 0 (signed integers)"""
     tests = left, right
     if any(type(t.op) is not hlo.Compare or t.op.direction is not Direction.LT for t in tests):
         return None
@@ -79,7 +79,7 @@ def compare_signs(root: Instruction[hlo.Compare], left: Instruction, right: Inst
 
 @rule(hlo.Not, of=hlo.Compare)
 def not_compare(root: Instruction, test: Instruction[hlo.Compare]) -> Rewritten:
-    """not (x < y) => x >= y (floats: only == and !=, or in total order: with NaN both orders are false)"""
+    """not (x < y) => x >= y (floats: only == and !=, or in total order, since with NaN both are false)"""
     op = test.op
     exact = is_exact(test.operands[0]) or op.is_total_order or op.direction in (Direction.EQ, Direction.NE)
     return replace(op, direction=NEGATED[op.direction])(*test.operands) if exact else None
@@ -149,8 +149,8 @@ WIDER_FLOATS = {F16: (F32, F64), BF16: (F32, F64), F32: (F64,)}
 
 
 def is_lossless(source: DType, target: DType) -> bool:
-    """Whether `target` holds every value of `source`, so that a further conversion starts from the same
-    number.
+    """Whether `target` can represent every value of `source`, so that converting to `target` first does not
+    change a further conversion.
     """
     if source.is_pred:
         return target.is_integer or target in (F16, BF16, F32, F64)
@@ -166,10 +166,11 @@ def is_lossless(source: DType, target: DType) -> bool:
 
 @rule(hlo.Convert, of=hlo.Convert)
 def convert_convert(root: Instruction, inner: Instruction) -> Rewritten:
-    """convert(convert(x)) => convert(x), if the inner one loses nothing"""
+    """convert(convert(x)) => convert(x), if the inner conversion loses nothing"""
     (x,) = inner.operands
     source, target = dtype_of(x), dtype_of(root)
-    # Integers wrap on the way to integers and floats saturate: so integer => float => integer stays as it is.
+    # Converting integers to integers wraps, converting floats saturates: so integer => float => integer
+    # stays.
     if not is_lossless(source, dtype_of(inner)) or target.is_pred or target.bits < 8:
         return None
     return hlo.Convert(shape_of(root))(x)
@@ -193,7 +194,7 @@ def bitcast_convert_same_type(root: Instruction, x: Instruction) -> Rewritten:
 
 @rule(hlo.BitcastConvert, of=hlo.BitcastConvert)
 def bitcast_convert_twice(root: Instruction, inner: Instruction) -> Rewritten:
-    """bitcast-convert(bitcast-convert(x)) => bitcast-convert(x), between types of one width"""
+    """bitcast-convert(bitcast-convert(x)) => bitcast-convert(x), if all types have the same width"""
     (x,) = inner.operands
     widths = {dtype_of(i).bits for i in (x, inner, root)}
     is_pred = any(dtype_of(i).is_pred for i in (x, inner, root))
@@ -202,7 +203,7 @@ def bitcast_convert_twice(root: Instruction, inner: Instruction) -> Rewritten:
 
 @rule(hlo.ReducePrecision)
 def reduce_precision_to_own(root: Instruction[hlo.ReducePrecision], x: Instruction) -> Rewritten:
-    """reduce-precision(x) => x, to the precision it has"""
+    """reduce-precision(x) => x, if the type of x already has this precision"""
     op, dtype = root.op, dtype_of(root)
     own = {F16: (5, 10), BF16: (8, 7), F32: (8, 23), F64: (11, 52)}.get(dtype)
     return x if own is not None and (op.exponent_bits, op.mantissa_bits) == own else None

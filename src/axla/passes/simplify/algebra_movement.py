@@ -19,7 +19,7 @@ from axla.passes.simplify.match import constant, full, limits, same_shape, sprea
 
 
 def reshaped(x: Instruction, dims: Sequence[int]) -> Instruction:
-    """`x` with other dimensions of the same size."""
+    """`x` reshaped to `dims`; `x` itself if it already has these dimensions."""
     shape = shape_of(x)
     return x if shape.dims == tuple(dims) else Reshape(Shape(shape.dtype, dims))(x)
 
@@ -31,7 +31,7 @@ def no_elements(root: Instruction, *_: Instruction) -> Rewritten:
     if not isinstance(shape, Shape) or 0 not in shape.dims or type(op) in (Constant, Parameter):
         return None
     if op.side_effect or op.computation_fields or op.opcode == "custom-call":
-        return None  # what it does besides may matter
+        return None  # its effects or computations may matter
     if why_no_array(shape) is not None:
         return None
     return constant(root.computation, Literal(shape, np.empty(shape.dims, shape.dtype.numpy)))
@@ -71,7 +71,7 @@ def broadcast_of_one_element(root: Instruction, x: Instruction) -> Rewritten:
 
 @rule(Broadcast)
 def broadcast_adds_unit_dims(root: Instruction[Broadcast], x: Instruction) -> Rewritten:
-    """broadcast(x) => reshape(x), when it repeats nothing"""
+    """broadcast(x) => reshape(x), if no element is repeated"""
     shape, dims = shape_of(root), root.op.dimensions
     if shape.size != shape_of(x).size or same_shape(x, root) or list(dims) != sorted(dims):
         return None
@@ -80,7 +80,7 @@ def broadcast_adds_unit_dims(root: Instruction[Broadcast], x: Instruction) -> Re
 
 @rule(Broadcast, of=Reshape)
 def broadcast_of_wider_reshape(root: Instruction[Broadcast], inner: Instruction) -> Rewritten:
-    """broadcast(reshape(x)) => broadcast(x), when the reshape only adds dimensions of size 1"""
+    """broadcast(reshape(x)) => broadcast(x), if the reshape only adds dimensions of size 1"""
     (x,), places = inner.operands, root.op.dimensions
     kept = kept_dims(shape_of(x).dims, shape_of(inner).dims)
     return None if kept is None else Broadcast(shape_of(root), tuple(places[d] for d in kept))(x)
@@ -125,7 +125,7 @@ def reshape_of_scalar_broadcast(root: Instruction, inner: Instruction) -> Rewrit
 
 @rule(Reshape, of=Broadcast)
 def reshape_of_broadcast(root: Instruction, inner: Instruction[Broadcast]) -> Rewritten:
-    """reshape(broadcast(x)) => broadcast(x), when the reshape only adds or drops dimensions of size 1"""
+    """reshape(broadcast(x)) => broadcast(x), if the reshape only adds or drops dimensions of size 1"""
     op = inner.op
     if 1 in shape_of(inner.operands[0]).dims or not op.dimensions:
         return None
@@ -149,7 +149,7 @@ def reshape_of_constant(root: Instruction, x: Instruction) -> Rewritten:
 
 @rule(Transpose)
 def transpose_identity(root: Instruction[Transpose], x: Instruction) -> Rewritten:
-    """transpose(x) => x, with the dimensions in order"""
+    """transpose(x) => x, if it keeps the order of dimensions"""
     return x if root.op.dimensions == tuple(range(shape_of(x).rank)) else None
 
 
@@ -161,7 +161,7 @@ def transpose_transpose(root: Instruction[Transpose], inner: Instruction[Transpo
 
 @rule(Transpose)
 def transpose_moves_unit_dims(root: Instruction[Transpose], x: Instruction) -> Rewritten:
-    """transpose(x) => reshape(x), when only dimensions of size 1 move"""
+    """transpose(x) => reshape(x), if only dimensions of size 1 move"""
     moved = [d for d in root.op.dimensions if shape_of(x).dims[d] != 1]
     if moved != sorted(moved) or len(moved) == shape_of(x).rank:
         return None
@@ -176,7 +176,7 @@ def transpose_of_broadcast(root: Instruction[Transpose], inner: Instruction[Broa
     if places == sorted(places):
         return Broadcast(shape_of(root), tuple(places))(x)
     if shape_of(x).size == shape_of(root).size:
-        return None  # as many elements to move as before
+        return None  # the transpose would move as many elements as before
     order = sorted(range(len(places)), key=places.__getitem__)
     return Broadcast(shape_of(root), tuple(sorted(places)))(Transpose(tuple(order))(x))
 
@@ -198,7 +198,7 @@ def reverse_unit_dims(root: Instruction[Reverse], x: Instruction) -> Rewritten:
 
 
 def _turned(root: Instruction[Reverse], x: Instruction, needed: tuple[int, ...]) -> Rewritten:
-    """`x` reversed along these dimensions; None where that is the root itself."""
+    """`x` reversed along the dimensions `needed`; None if that is the root itself."""
     if not needed:
         return x
     return Reverse(needed)(x) if needed != root.op.dimensions else None
@@ -206,20 +206,20 @@ def _turned(root: Instruction[Reverse], x: Instruction, needed: tuple[int, ...])
 
 @rule(Reverse, of=Reverse)
 def reverse_reverse(root: Instruction[Reverse], inner: Instruction[Reverse]) -> Rewritten:
-    """reverse(reverse(x)) => reverse(x), along the dimensions of only one of them"""
+    """reverse(reverse(x)) => reverse(x), along the dimensions that only one of them reverses"""
     left = tuple(sorted(set(root.op.dimensions) ^ set(inner.op.dimensions)))
     return Reverse(left)(inner.operands[0]) if left else inner.operands[0]
 
 
 @rule(Reverse, of=Broadcast)
 def reverse_of_broadcast(root: Instruction[Reverse], inner: Instruction[Broadcast]) -> Rewritten:
-    """reverse(broadcast(x)) => broadcast(x), along dimensions that repeat x"""
+    """reverse(broadcast(x)) => broadcast(x), for dimensions that repeat x"""
     return _turned(root, inner, tuple(d for d in root.op.dimensions if d in inner.op.dimensions))
 
 
 @rule(Copy)
 def copy_same_layout(root: Instruction, x: Instruction) -> Rewritten:
-    """copy(x) => x, in the same layout (copies that keep values apart are inserted later)"""
+    """copy(x) => x, if the layout is the same (copies that protect values are inserted later)"""
     return x if x.shape is root.shape else None
 
 
@@ -260,7 +260,7 @@ def broadcast_of_iota(root: Instruction[Broadcast], x: Instruction[Iota]) -> Rew
 
 @rule(Reshape, of=Iota)
 def reshape_of_iota(root: Instruction, x: Instruction[Iota]) -> Rewritten:
-    """reshape(iota()) => iota(), when the dimension that counts stays as it is"""
+    """reshape(iota()) => iota(), if the iota dimension and the number of elements after it stay the same"""
     dims, at, target = shape_of(x).dims, x.op.iota_dimension, shape_of(root).dims
     inner = prod(dims[at + 1 :])
     for place, size in enumerate(target):
@@ -271,7 +271,7 @@ def reshape_of_iota(root: Instruction, x: Instruction[Iota]) -> Rewritten:
 
 @rule(Constant)
 def constant_of_iota(root: Instruction, *_: Instruction) -> Rewritten:
-    """constant({0, 1, 2, ...}) => iota(), of integers"""
+    """constant({0, 1, 2, ...}) => iota() (integers)"""
     values = values_of(root)
     counts = values is not None and values.ndim == 1 and shape_of(root).dtype.is_integer
     if values is None or not counts or values.size < 8 or values.size > limits(shape_of(root).dtype)[1]:
@@ -283,7 +283,9 @@ def constant_of_iota(root: Instruction, *_: Instruction) -> Rewritten:
 
 @rule(Transpose, of=Reshape)
 def transpose_of_reshaped_transpose(root: Instruction[Transpose], inner: Instruction) -> Rewritten:
-    """transpose(reshape(transpose(x))) => reshape(transpose(x)), but for dimensions of size 1"""
+    """transpose(reshape(transpose(x))) => reshape(transpose(x)), if the reshape only adds or drops dimensions
+    of size 1
+    """
     (turned,) = inner.operands
     if not isinstance(turned.op, Transpose) or len(inner.users) != 1:
         return None
@@ -292,7 +294,8 @@ def transpose_of_reshaped_transpose(root: Instruction[Transpose], inner: Instruc
     if [shape_of(turned).dims[d] for d in before] != [shape_of(inner).dims[d] for d in after]:
         return None
     (x,) = turned.operands
-    source = dict(zip(after, (turned.op.dimensions[d] for d in before), strict=True))  # of each, in x
+    # for each dimension of `inner` its dimension in x
+    source = dict(zip(after, (turned.op.dimensions[d] for d in before), strict=True))
     order = [source[d] for d in root.op.dimensions if d in source]
     units = [d for d, n in enumerate(shape_of(x).dims) if n == 1]
     moved = x if order == sorted(order) else Transpose((*order, *units))(x)

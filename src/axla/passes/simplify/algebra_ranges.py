@@ -1,4 +1,4 @@
-"""Rules of algsimp that hold because of what is known about the values of an operand."""
+"""Rules of algsimp that follow from the known range of values of an operand."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from axla.passes.simplify.ranges import Range, is_never_negative, range_of
 
 
 def _outcome(direction: Direction, a: Range, b: Range) -> bool | None:
-    """The result of comparing numbers of two ranges, if it is the same for all of them; else None."""
+    """The result of comparing numbers from two ranges, if it is the same for all of them; else None."""
     if direction in (Direction.GT, Direction.GE):
         direction, a, b = direction.mirrored, b, a
     if direction is Direction.LT:
@@ -30,7 +30,7 @@ def _outcome(direction: Direction, a: Range, b: Range) -> bool | None:
 
 @rule(hlo.Compare)
 def compare_of_ranges(root: Instruction[hlo.Compare], x: Instruction, y: Instruction) -> Rewritten:
-    """x < c => true or false, for integers x that are all below c, or all not"""
+    """x < y => true or false, if the ranges of the integers x and y decide it"""
     a, b = range_of(x), range_of(y)
     outcome = None if a is None or b is None else _outcome(root.op.direction, a, b)
     return None if outcome is None else full(root, outcome)
@@ -38,20 +38,20 @@ def compare_of_ranges(root: Instruction[hlo.Compare], x: Instruction, y: Instruc
 
 @rule(hlo.Compare)
 def compare_never_negative(root: Instruction[hlo.Compare], x: Instruction, zero: Instruction) -> Rewritten:
-    """|x| < 0 => false (floats; NaN, too)"""
+    """|x| < 0 => false (floats, NaN included)"""
     below = root.op.direction is Direction.LT and not root.op.is_total_order
     return full(root, False) if below and is_all(zero, 0) and is_never_negative(x) else None
 
 
 @rule(hlo.Abs)
 def absolute_never_negative(root: Instruction, x: Instruction) -> Rewritten:
-    """|x| => x, for x that are never negative, -0.0 neither: x * x, e^x, |x|, numbers from 0 on"""
+    """|x| => x, for x that are never negative nor -0.0: x * x, e^x, |x|, unsigned numbers"""
     return x if same_shape(x, root) and is_never_negative(x) else None
 
 
 @rule(hlo.Clamp)
 def clamp_of_range(root: Instruction, low: Instruction, x: Instruction, high: Instruction) -> Rewritten:
-    """clamp(a, x, b) => x, for integers x from a to b"""
+    """clamp(a, x, b) => x, if the integers x are known to be between a and b"""
     a, found, b = range_of(low), range_of(x), range_of(high)
     if a is None or found is None or b is None or not same_shape(x, root):
         return None
@@ -60,7 +60,7 @@ def clamp_of_range(root: Instruction, low: Instruction, x: Instruction, high: In
 
 @rule(hlo.Maximum, hlo.Minimum)
 def extremum_of_ranges(root: Instruction, x: Instruction, y: Instruction) -> Rewritten:
-    """max(x, y) => x, min(x, y) => y, for integers x that are all at least y"""
+    """max(x, y) => x, min(x, y) => y, if the integers x are known to be at least y"""
     a, b = range_of(x), range_of(y)
     if a is None or b is None:
         return None
@@ -77,13 +77,13 @@ def _is_below(x: Instruction, divisor: Instruction) -> bool:
 
 @rule(hlo.Remainder)
 def remainder_of_smaller(root: Instruction, x: Instruction, divisor: Instruction) -> Rewritten:
-    """x % c => x, for integers x from 0 to c - 1"""
+    """x % c => x, if the integers x are known to be between 0 and c - 1"""
     return x if _is_below(x, divisor) else None
 
 
 @rule(hlo.Divide)
 def divide_smaller(root: Instruction, x: Instruction, divisor: Instruction) -> Rewritten:
-    """x / c => 0, for integers x from 0 to c - 1"""
+    """x / c => 0, if the integers x are known to be between 0 and c - 1"""
     return full(root, 0) if _is_below(x, divisor) else None
 
 
@@ -91,7 +91,7 @@ def divide_smaller(root: Instruction, x: Instruction, divisor: Instruction) -> R
 def floor_never_negative(
     root: Instruction, test: Instruction[hlo.Compare], inexact: Instruction
 ) -> Rewritten:
-    """sign(x) != 1 and x % c != 0 => false, for integers x from 0 on: x // c needs no step down"""
+    """sign(x) != 1 and x % c != 0 => false, if x >= 0 is known: JAX writes x // c with this test"""
     sign, one = test.operands
     if not isinstance(inexact.op, hlo.Compare) or type(sign.op) is not hlo.Sign or not is_all(one, 1):
         return None
@@ -106,7 +106,7 @@ def floor_never_negative(
 
 @rule(hlo.Compare, of=hlo.Convert)
 def compare_converted_pred(root: Instruction[hlo.Compare], x: Instruction, c: Instruction) -> Rewritten:
-    """convert(p) != 0 => p, and so on: p, not p, true or false"""
+    """convert(p) != 0 => p, and the like (any constant and comparison): p, not p, true or false"""
     (p,), value = x.operands, uniform(c)
     if value is None or not dtype_of(p).is_pred or not _is_plain(root, x):
         return None
@@ -116,7 +116,7 @@ def compare_converted_pred(root: Instruction[hlo.Compare], x: Instruction, c: In
 
 @rule(hlo.Compare, of=hlo.Select)
 def compare_selected(root: Instruction[hlo.Compare], x: Instruction, c: Instruction) -> Rewritten:
-    """select(p, 1, 0) != 0 => p, and so on, for constants: p, not p, true or false"""
+    """select(p, 1, 0) != 0 => p, and the like (any constants and comparison): p, not p, true or false"""
     p, value = x.operands[0], uniform(c)
     a, b = uniform(x.operands[1]), uniform(x.operands[2])
     if value is None or a is None or b is None or not _is_plain(root, x):
@@ -125,7 +125,7 @@ def compare_selected(root: Instruction[hlo.Compare], x: Instruction, c: Instruct
 
 
 def _is_plain(root: Instruction[hlo.Compare], x: Instruction) -> bool:
-    """Whether a comparison is of real numbers and not in total order."""
+    """Whether a comparison is not of complex numbers, nor of floats in total order."""
     return not dtype_of(x).is_complex and not (dtype_of(x).is_float and root.op.is_total_order)
 
 
@@ -134,7 +134,7 @@ def _decides(direction: Direction, a: np.ndarray, b: np.ndarray) -> bool:
 
 
 def _chosen(root: Instruction, p: Instruction, outcomes: list[bool]) -> Rewritten:
-    """`outcomes[0]` where `p` is true, and `outcomes[1]` where it is not."""
+    """`outcomes[0]` where `p` is true, and `outcomes[1]` where it is false."""
     if outcomes[0] is outcomes[1]:
         return full(root, outcomes[0])
     if shape_of(p).dims != shape_of(root).dims:
@@ -144,7 +144,7 @@ def _chosen(root: Instruction, p: Instruction, outcomes: list[bool]) -> Rewritte
 
 @rule(hlo.Multiply)
 def multiply_converted_pred(root: Instruction, x: Instruction, y: Instruction) -> Rewritten:
-    """x * convert(p) => select(p, x, 0) (integers; of floats, NaN * 0 is NaN)"""
+    """x * convert(p) => select(p, x, 0) (integers: for floats, NaN * 0 is NaN)"""
     if not dtype_of(root).is_integer:
         return None
     for a, b in ((x, y), (y, x)):
@@ -155,7 +155,9 @@ def multiply_converted_pred(root: Instruction, x: Instruction, y: Instruction) -
 
 @rule(hlo.Convert)
 def convert_of_clamped(root: Instruction, inner: Instruction) -> Rewritten:
-    """convert(clamp(a, x, b)) => convert(x), of floats to integers from a to b; so of max and min"""
+    """convert(clamp(a, x, b)) => convert(x), if conversion to integers saturates within a and b; likewise max
+    and min
+    """
     if not dtype_of(root).is_integer or not dtype_of(inner).is_float:
         return None
     least, most = limits(dtype_of(root))
@@ -167,18 +169,19 @@ def convert_of_clamped(root: Instruction, inner: Instruction) -> Rewritten:
         bounds = _bound(bound) <= least if type(inner.op) is hlo.Maximum else _bound(bound) >= most
     else:
         return None
-    return hlo.Convert(shape_of(root))(x) if bounds and same_shape(x, inner) else None  # NaN is 0 in any case
+    # NaN becomes 0 in either case
+    return hlo.Convert(shape_of(root))(x) if bounds and same_shape(x, inner) else None
 
 
 def _bound(inst: Instruction) -> float:
-    """The number that all elements are; NaN where they are not known."""
+    """The common value of all elements; NaN if it is not known."""
     value = uniform(inst)
     return math.nan if value is None else float(value)
 
 
 @rule(hlo.Convert)
 def convert_of_positive(root: Instruction, inner: Instruction) -> Rewritten:
-    """convert(max(x, 0) * c) => max(convert(x * c), 0), of floats to signed integers, for c > 0"""
+    """convert(max(x, 0) * c) => max(convert(x * c), 0), for c > 0 (floats to signed integers)"""
     if not dtype_of(root).is_signed or not dtype_of(inner).is_float:
         return None
     steps: list[Instruction] = []
@@ -194,7 +197,7 @@ def convert_of_positive(root: Instruction, inner: Instruction) -> Rewritten:
 
 
 def _is_scaled(inst: Instruction) -> bool:
-    """Whether it is a product with a constant above 0."""
+    """Whether an instruction is a product with a constant above 0."""
     return type(inst.op) is hlo.Multiply and _bound(inst.operands[1]) > 0
 
 
@@ -203,7 +206,7 @@ NARROWED = (hlo.Add, hlo.Subtract, hlo.Multiply, hlo.And, hlo.Or, hlo.Xor)
 
 @rule(hlo.Convert)
 def convert_of_widened(root: Instruction, inner: Instruction) -> Rewritten:
-    """convert(convert(x) + convert(y)) => x + y, of the type of x and y, for wider integers between"""
+    """convert(convert(x) + convert(y)) => x + y, in the type of x and y (integers, wider ones in between)"""
     if not isinstance(inner.op, NARROWED) or not dtype_of(inner).is_integer or len(inner.users) != 1:
         return None
     narrow, wide = shape_of(root), dtype_of(inner)

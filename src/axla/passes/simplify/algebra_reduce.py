@@ -23,13 +23,13 @@ FREE = "order: that of a reduction is free"
 
 
 def is_identity(value: Instruction, op: type[Op] | None) -> bool:
-    """Whether combining `value` with x by `op` gives x."""
+    """Whether combining `value` with any x by `op` returns x."""
     found = neutral(op, dtype_of(value))
     return found is not None and (is_all(value, found) or found == 0 and is_all(value, -0.0))
 
 
 def is_single(root: Instruction) -> TypeGuard[Instruction[Reduce]]:
-    """Whether an instruction is a reduction of one array to its own element type."""
+    """Whether an instruction is a reduce of one array with a result of the array's element type."""
     if not isinstance(root.op, Reduce) or len(root.operands) != 2 or root.shape.is_tuple:
         return False
     x, start = root.operands
@@ -37,12 +37,12 @@ def is_single(root: Instruction) -> TypeGuard[Instruction[Reduce]]:
 
 
 def without(dims: Sequence[int], dropped: Sequence[int]) -> tuple[int, ...]:
-    """The elements of `dims` at places that are not dropped."""
+    """The elements of `dims` whose positions are not in `dropped`."""
     return tuple(size for d, size in enumerate(dims) if d not in dropped)
 
 
 def renumbered(dimensions: Sequence[int], dropped: Sequence[int]) -> tuple[int, ...]:
-    """Dimension numbers after the removal of other dimensions."""
+    """The given dimension numbers after the dimensions `dropped` have been removed."""
     return tuple(d - sum(other < d for other in dropped) for d in dimensions if d not in dropped)
 
 
@@ -54,7 +54,9 @@ def reduce_nothing(root: Instruction, x: Instruction, start: Instruction) -> Rew
 
 @rule(Reduce, where=is_single)
 def reduce_one_element_each(root: Instruction[Reduce], x: Instruction, start: Instruction) -> Rewritten:
-    """reduce(x, v) => reshape(x), over dimensions of size 1 (with v combined, when it is not the identity)"""
+    """reduce(x, v) => reshape(x), over dimensions of size 1 (v is combined with x unless it is the
+    identity)
+    """
     shape, op = shape_of(root), root.op
     if not shape.size or shape_of(x).size != shape.size:
         return None
@@ -66,7 +68,7 @@ def reduce_one_element_each(root: Instruction[Reduce], x: Instruction, start: In
 
 @rule(Reduce, where=is_single)
 def reduce_drops_unit_dims(root: Instruction[Reduce], x: Instruction, start: Instruction) -> Rewritten:
-    """reduce(x) => reduce(reshape(x)), without those reduced dimensions that have size 1"""
+    """reduce(x) => reduce(reshape(x)), without reduced dimensions of size 1"""
     op = root.op
     units = [d for d in op.dimensions if shape_of(x).dims[d] == 1]
     if not shape_of(x).size or not units or len(units) == len(op.dimensions):
@@ -77,7 +79,9 @@ def reduce_drops_unit_dims(root: Instruction[Reduce], x: Instruction, start: Ins
 
 @rule(Reduce, of=Reduce, where=is_single, allows=FREE)
 def reduce_reduce(root: Instruction[Reduce], inner: Instruction, start: Instruction) -> Rewritten:
-    """reduce(reduce(x, identity, a), v, b) => reduce(x, v, a and b), by one op"""
+    """reduce(reduce(x, identity, a), v, b) => reduce(x, v, a and b), for one combiner and reduced dimensions
+    a, b
+    """
     if not is_single(inner) or len(inner.users) != 1:
         return None
     (x, first), op = inner.operands, inner.op
@@ -95,7 +99,7 @@ def reduce_reduce(root: Instruction[Reduce], inner: Instruction, start: Instruct
 def reduce_of_transpose(
     root: Instruction[Reduce], inner: Instruction[Transpose], start: Instruction
 ) -> Rewritten:
-    """reduce(transpose(x)) => reduce(x), when the dimensions that stay keep their order"""
+    """reduce(transpose(x)) => reduce(x), if the dimensions that are not reduced keep their order"""
     op, permutation = root.op, inner.op.dimensions
     kept = [permutation[d] for d in range(len(permutation)) if d not in op.dimensions]
     if kept != sorted(kept):
@@ -121,7 +125,9 @@ def reduce_of_broadcast(
 def reduce_of_concatenate(
     root: Instruction[Reduce], inner: Instruction[Concatenate], start: Instruction
 ) -> Rewritten:
-    """reduce(concatenate(x, y), v, op) => op(reduce(x, v), reduce(y, identity))"""
+    """reduce(concatenate(x, y), v, op) => op(reduce(x, v), reduce(y, identity)), along the concatenated
+    dimension
+    """
     op, by, dtype = root.op, combiner(root.op.to_apply), dtype_of(root)
     first = neutral(by, dtype)
     known = by is not None and by.associative and first is not None and len(inner.users) == 1
@@ -140,7 +146,7 @@ def reduce_of_concatenate(
 def reduce_keeps_broadcast(
     root: Instruction[Reduce], x: Instruction[Broadcast], start: Instruction
 ) -> Rewritten:
-    """reduce(broadcast(x)) => broadcast(reduce(x)), along dimensions that repeat x and stay"""
+    """reduce(broadcast(x)) => broadcast(reduce(x)), for dimensions that repeat x and are not reduced"""
     op, places = root.op, x.op.dimensions
     kept = [d for d in range(shape_of(x).rank) if d not in op.dimensions]
     repeated = [d for d in kept if d not in places and shape_of(x).dims[d] != 1]
@@ -156,9 +162,9 @@ def reduce_keeps_broadcast(
 def reduce_add_of_broadcast(
     root: Instruction[Reduce], x: Instruction[Broadcast], start: Instruction
 ) -> Rewritten:
-    """reduce(broadcast(x), v, add) => v + n * reduce(x), along dimensions that repeat x n times
+    """reduce(broadcast(x), v, add) => v + n * reduce(x), for reduced dimensions that repeat x n times
 
-    Of floats n is written as a sum of powers of two: each product is what a tree of additions gives.
+    For floats n is written as a sum of powers of two: each product is then what a tree of additions returns.
     """
     op, places, dtype = root.op, x.op.dimensions, dtype_of(root)
     repeated = [d for d in op.dimensions if d not in places]

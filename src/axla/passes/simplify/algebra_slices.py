@@ -1,4 +1,4 @@
-"""Rules of algsimp for parts of arrays: slice, pad, concatenate, dynamic-slice, dynamic-update-slice."""
+"""Rules of algsimp for slice, pad, concatenate, dynamic-slice and dynamic-update-slice."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from axla.passes.simplify.match import same_shape, spread, values_of
 
 
 def ranges_of(inst: Instruction) -> SliceDims:
-    """The ranges [start:limit:stride] of a `slice`."""
+    """The ranges [start:limit:stride] of a slice instruction."""
     return op_of(inst, Slice).slice
 
 
 @rule(Slice)
 def slice_identity(root: Instruction, x: Instruction) -> Rewritten:
-    """slice(x) => x, when it takes everything"""
+    """slice(x) => x, if it takes all elements"""
     return x if same_shape(x, root) else None
 
 
@@ -43,13 +43,13 @@ def slice_slice(root: Instruction, inner: Instruction) -> Rewritten:
     a, b = ranges_of(inner), ranges_of(root)
     starts = [s + t * n for s, n, t in zip(a.starts, a.strides, b.starts, strict=True)]
     strides = [n * m for n, m in zip(a.strides, b.strides, strict=True)]
-    # One past the last element taken.
+    # One past the last element that is taken.
     limits = [s + (n - 1) * step + 1 for s, n, step in zip(starts, shape_of(root).dims, strides, strict=True)]
     return Slice(SliceDims(tuple(starts), tuple(limits), tuple(strides)))(inner.operands[0])
 
 
 def _at(ranges: SliceDims, dimensions: Sequence[int]) -> SliceDims:
-    """The ranges of some dimensions."""
+    """The ranges of the given dimensions."""
     lists = (ranges.starts, ranges.limits, ranges.strides)
     return SliceDims(*(tuple(values[d] for d in dimensions) for values in lists))
 
@@ -65,7 +65,9 @@ def slice_of_broadcast(root: Instruction, inner: Instruction[Broadcast]) -> Rewr
 
 @rule(Slice, of=Concatenate, where=_has_elements)
 def slice_of_concatenate(root: Instruction, inner: Instruction[Concatenate]) -> Rewritten:
-    """slice(concatenate(x, y, ...)) => slice(concatenate(y)), of those operands that it takes something of"""
+    """slice(concatenate(x, y, ...)) => slice(concatenate(y)), of those operands from which it takes
+    elements
+    """
     at, ranges = inner.op.dimension, ranges_of(root)
     start, limit = ranges.starts[at], ranges.limits[at]
     needed: list[Instruction] = []
@@ -94,7 +96,7 @@ def same_type(x: Instruction, root: Instruction) -> bool:
 
 @rule(Slice, of=Pad, where=_has_elements)
 def slice_of_pad(root: Instruction, inner: Instruction[Pad]) -> Rewritten:
-    """slice(pad(x)) => slice(x), when it takes nothing of the padding"""
+    """slice(pad(x)) => slice(x), if it takes no element of the padding"""
     op, ranges, x = inner.op, ranges_of(root), inner.operands[0]
     if any(op.padding.interior):
         return None
@@ -107,14 +109,14 @@ def slice_of_pad(root: Instruction, inner: Instruction[Pad]) -> Rewritten:
 
 @rule(Pad)
 def pad_nothing(root: Instruction[Pad], x: Instruction, _: Instruction) -> Rewritten:
-    """pad(x) => x, without padding"""
+    """pad(x) => x, if all padding is 0"""
     edges = root.op.padding
     return x if not any((*edges.low, *edges.high, *edges.interior)) and same_shape(x, root) else None
 
 
 @rule(Pad)
 def pad_negative(root: Instruction[Pad], x: Instruction, _: Instruction) -> Rewritten:
-    """pad(x) => slice(x), when no edge is positive"""
+    """pad(x) => slice(x), if no padding is positive"""
     low, high = root.op.padding.low, root.op.padding.high
     if any(root.op.padding.interior) or max((*low, *high), default=1) > 0 or not any((*low, *high)):
         return None
@@ -132,7 +134,9 @@ def pad_of_nothing(root: Instruction, x: Instruction, value: Instruction) -> Rew
 
 @rule(Pad, of=Pad)
 def pad_pad(root: Instruction[Pad], inner: Instruction[Pad], value: Instruction) -> Rewritten:
-    """pad(pad(x, v), v) => pad(x, v), when no edge is negative and only the inner one pads between"""
+    """pad(pad(x, v), v) => pad(x, v), if no padding is negative and only the inner one has interior
+    padding
+    """
     a, b = inner.op.padding, root.op.padding
     negative = min((*a.low, *a.high, *b.low, *b.high), default=0) < 0
     if inner.operands[1] is not value or any(b.interior) or negative:
@@ -159,7 +163,7 @@ def concatenate_empty(root: Instruction, *operands: Instruction) -> Rewritten:
 
 @rule(Concatenate)
 def concatenate_nested(root: Instruction, *operands: Instruction) -> Rewritten:
-    """concatenate(concatenate(x, y), z) => concatenate(x, y, z), along one dimension"""
+    """concatenate(concatenate(x, y), z) => concatenate(x, y, z), along the same dimension"""
 
     def opens(x: Instruction) -> bool:
         return x.op == root.op and len(x.users) == 1 and same_type(x, root)
@@ -179,7 +183,7 @@ def concatenate_adjacent_slices(
     """concatenate(x[a:b], x[b:c]) => x[a:c]"""
     at = root.op.dimension
     operands: list[Instruction] = [first]
-    joined: dict[int, SliceDims] = {}  # place in operands -> the range to take instead
+    joined: dict[int, SliceDims] = {}  # index in operands -> the range to take instead
     for x in rest:
         last = operands[-1]
         before = joined.get(len(operands) - 1) or (ranges_of(last) if type(last.op) is Slice else None)
@@ -198,8 +202,8 @@ def concatenate_adjacent_slices(
 
 
 def adjacent(before: SliceDims, after: SliceDims, at: int) -> bool:
-    """Whether the second range begins where the first ends along a dimension, and is the same along all
-    others.
+    """Whether the range `after` begins where `before` ends along dimension `at`, and both are equal along all
+    other dimensions.
     """
 
     others = [d for d in range(before.rank) if d != at]
@@ -208,7 +212,7 @@ def adjacent(before: SliceDims, after: SliceDims, at: int) -> bool:
 
 
 def constant_starts(indices: Sequence[Instruction]) -> list[int] | None:
-    """The start indices if all are constant scalars (or one constant vector)."""
+    """The start indices if all are constants (scalars, or one vector); else None."""
     starts: list[int] = []
     for index in indices:
         values = values_of(index)
@@ -220,7 +224,7 @@ def constant_starts(indices: Sequence[Instruction]) -> list[int] | None:
 
 @rule(DynamicSlice)
 def dynamic_slice_full(root: Instruction, x: Instruction, *_: Instruction) -> Rewritten:
-    """dynamic-slice(x) => x, of the whole of x: the start is clamped to 0"""
+    """dynamic-slice(x) => x, if it takes all of x, since its start is clamped to 0"""
     return x if same_shape(x, root) else None
 
 
@@ -241,7 +245,7 @@ def dynamic_slice_constant(root: Instruction, x: Instruction, *indices: Instruct
 def dynamic_update_slice_full(
     root: Instruction, x: Instruction, u: Instruction, *_: Instruction
 ) -> Rewritten:
-    """dynamic-update-slice(x, u) => u, when u is as large as x"""
+    """dynamic-update-slice(x, u) => u, if u is as large as x"""
     return u if same_shape(u, root) else None
 
 
@@ -249,13 +253,13 @@ def dynamic_update_slice_full(
 def dynamic_update_slice_of_nothing(
     root: Instruction, x: Instruction, u: Instruction, *_: Instruction
 ) -> Rewritten:
-    """dynamic-update-slice(x, u) => x, when u has no elements"""
+    """dynamic-update-slice(x, u) => x, if u has no elements"""
     return x if not shape_of(u).size and same_shape(x, root) else None
 
 
 @rule(Slice, of=Reshape, where=_has_elements)
 def slice_of_unit_reshape(root: Instruction, inner: Instruction) -> Rewritten:
-    """slice(reshape(x)) => reshape(slice(x)), when the reshape only adds dimensions of size 1"""
+    """slice(reshape(x)) => reshape(slice(x)), if the reshape only adds dimensions of size 1"""
     (x,) = inner.operands
     kept = kept_dims(shape_of(x).dims, shape_of(inner).dims)
     return None if kept is None else reshaped(Slice(_at(ranges_of(root), kept))(x), shape_of(root).dims)
@@ -263,7 +267,7 @@ def slice_of_unit_reshape(root: Instruction, inner: Instruction) -> Rewritten:
 
 @rule(Slice, of=Pad, where=_has_elements)
 def slice_of_padding(root: Instruction, inner: Instruction[Pad]) -> Rewritten:
-    """slice(pad(x, v)) => broadcast(v), when it takes nothing of x"""
+    """slice(pad(x, v)) => broadcast(v), if it takes no element of x"""
     (x, value), ranges = inner.operands, ranges_of(root)
     low, interior = inner.op.padding.low, inner.op.padding.interior
     for d, n in enumerate(shape_of(x).dims):

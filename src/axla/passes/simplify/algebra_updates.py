@@ -1,5 +1,5 @@
-"""Rules of algsimp for arrays of which a part is overwritten (updates that are read, selected or added to),
-and for gather and scatter with constant distances.
+"""Rules of algsimp for dynamic-update-slice (updates that are read, selected or added to), and for gather and
+scatter with indices at equal distances.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def select_update(root: Instruction, p: Instruction, a: Instruction, b: Instruct
 def add_update(root: Instruction, a: Instruction, b: Instruction) -> Rewritten:
     """x + dynamic-update-slice(0, u, i) => dynamic-update-slice(x, x[i] + u, i)
 
-    Of floats the 0 must be -0.0, or no element of x: -0.0 + 0.0 is 0.0.
+    For floats the 0 must be -0.0, or no element of x may be -0.0, since -0.0 + 0.0 is 0.0.
     """
     for update, x in ((a, b), (b, a)):
         if not _is_update(update) or not same_shape(x, root) or not same_shape(update, root):
@@ -77,7 +77,7 @@ def add_update(root: Instruction, a: Instruction, b: Instruction) -> Rewritten:
 
 @rule(DynamicSlice, of=DynamicUpdateSlice)
 def dynamic_slice_of_update(root: Instruction, update: Instruction, *indices: Instruction) -> Rewritten:
-    """dynamic-slice(dynamic-update-slice(x, u, i), i) => u, of the same size"""
+    """dynamic-slice(dynamic-update-slice(x, u, i), i) => u, if the sizes are equal"""
     u = update.operands[1]
     return u if same_shape(u, root) and update.operands[2:] == indices else None
 
@@ -89,7 +89,7 @@ def dynamic_slice_of_broadcast(
     """dynamic-slice(broadcast(x), i) => broadcast(dynamic-slice(x, i))"""
     (x,), op, dims = inner.operands, inner.op, shape_of(root).dims
     if len(indices) != len(dims):
-        return None  # one vector of indices
+        return None  # indices given as one vector
     if any(dims[d] != op.shape.dims[d] for d in op.dimensions):
         x = DynamicSlice(tuple(dims[d] for d in op.dimensions))(x, *[indices[d] for d in op.dimensions])
     return Broadcast(shape_of(root), op.dimensions)(x)
@@ -97,10 +97,10 @@ def dynamic_slice_of_broadcast(
 
 @rule(DynamicSlice, of=Iota)
 def dynamic_slice_of_iota(root: Instruction, inner: Instruction[Iota], *indices: Instruction) -> Rewritten:
-    """dynamic-slice(iota(), i) => clamp(0, i, n - 1), of one element"""
+    """dynamic-slice(iota(), i) => clamp(0, i, n - 1), for a slice of one element"""
     at, dims = inner.op.iota_dimension, shape_of(inner).dims
     if len(indices) != len(dims):
-        return None  # one vector of indices
+        return None  # indices given as one vector
     index, dtype = indices[at], dtype_of(root)
     last = dims[at] - 1
     if shape_of(root).dims[at] != 1 or last > limits(dtype_of(index))[1]:
@@ -126,7 +126,8 @@ def update_of_broadcast(
 ) -> Rewritten:
     """dynamic-update-slice(broadcast(s), u, constants) => pad(u, s), for scalar s
 
-    Where u is the larger part, of at most two dimensions: other pads take longer than writing twice.
+    Only if u is at least half of the result, and has at most two dimensions: other pads take longer than
+    writing twice.
     """
     (s,), starts = x.operands, constant_starts(indices)
     if starts is None or shape_of(s).rank or dtype_of(u) is not dtype_of(x):
@@ -148,7 +149,9 @@ def update_with_own(root: Instruction, x: Instruction, u: Instruction, *indices:
 
 @rule(Slice, of=DynamicUpdateSlice)
 def slice_of_update(root: Instruction, update: Instruction, *_: Instruction) -> Rewritten:
-    """slice(dynamic-update-slice(x, u, constants)) => slice(u) or slice(x), when it lies in one of them"""
+    """slice(dynamic-update-slice(x, u, constants)) => slice(u) or slice(x), if it takes elements of only one
+    of them
+    """
     x, u, *indices = update.operands
     starts = constant_starts(indices)
     if starts is None or not shape_of(root).size:
@@ -169,16 +172,17 @@ def slice_of_update(root: Instruction, update: Instruction, *_: Instruction) -> 
     return None
 
 
-# Gather and scatter at equal distances
+# Gather and scatter with indices at equal distances
 
 
 def _order(
     numbers: Sequence[int], dropped: Sequence[int], dims: Sequence[int], rank: int, line: tuple[int, int]
 ) -> tuple[int, ...]:
-    """The order in which an array of `dims` has the dimensions of an operand of some rank.
+    """The order in which an array has the dimensions of an operand of the given rank.
 
-    `numbers` are the window dimensions in that array, without those `dropped`; `line` is the operand
-    dimension along which index vectors run, and their number.
+    `dims` are the sizes of the array, `numbers` its window dimensions. The operand dimensions `dropped` are
+    not among these. `line` is the operand dimension that the index vectors select along, and the number of
+    index vectors.
     """
     at, count = line
     place = next(d for d, n in enumerate(dims) if d not in numbers and (n == count or count == 1))
@@ -189,8 +193,8 @@ def _order(
 
 
 def _is_line(places: tuple[tuple[int, ...], ...], indices: Instruction, vector_dim: int) -> bool:
-    """Whether indices are numbers along one dimension of the operand, in an array with a single long
-    dimension.
+    """Whether indices select along a single dimension of the operand, and their array has only one dimension
+    that is longer than 1, besides `vector_dim`.
     """
     dims = shape_of(indices).dims
     long = [d for d, n in enumerate(dims) if n != 1 and d != vector_dim]
@@ -199,7 +203,7 @@ def _is_line(places: tuple[tuple[int, ...], ...], indices: Instruction, vector_d
 
 @rule(Gather)
 def gather_progression(root: Instruction[Gather], x: Instruction, indices: Instruction) -> Rewritten:
-    """gather(x, iota) => slice(x), when all indices have the same distance and are in bounds"""
+    """gather(x, iota) => slice(x), if the indices have a constant distance and are in bounds"""
     op, dims = root.op, shape_of(x).dims
     found = progression(indices) if _is_line(op.places, indices, op.index_vector_dim) else None
     if found is None:
@@ -226,14 +230,14 @@ def gather_progression(root: Instruction[Gather], x: Instruction, indices: Instr
 def scatter_progression(
     root: Instruction[Scatter], x: Instruction, indices: Instruction, u: Instruction
 ) -> Rewritten:
-    """scatter(x, iota, u) => dynamic-update-slice(x, u), when indices increase by 1 and are in bounds"""
+    """scatter(x, iota, u) => dynamic-update-slice(x, u), if the indices increase by 1 and are in bounds"""
     op, dims = root.op, shape_of(x).dims
     body = op.to_apply
     overwrites = isinstance(body.root.op, Parameter) and body.root.op.parameter_number == 1
     known = overwrites or combiner(body) is not None
     found = progression(indices) if known and _is_line(op.places, indices, op.index_vector_dim) else None
     if found is None or any(dtype_of(i) is not dtype_of(x) for i in (u, *body.parameters)):
-        return None  # what is combined in another type is rounded to it
+        return None  # combining in another type would round differently
     start, step, count = found
     (at,) = op.scatter_dims_to_operand_dims
     sizes = op.window_sizes(len(dims), shape_of(u).dims)

@@ -1,4 +1,4 @@
-"""Rules of algsimp for windows that move over arrays, and for sort."""
+"""Rules of algsimp for reduce-window and sort."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ from axla.passes.simplify.match import combiner, dtype_of, same_shape, spread
 
 
 def _is_single(root: Instruction) -> TypeGuard[Instruction[ReduceWindow]]:
-    """Whether a reduce-window has one array with elements, and gives its element type."""
+    """Whether a reduce-window reduces one array that has elements, with a result of the array's element
+    type.
+    """
     if len(root.operands) != 2 or root.shape.is_tuple or not shape_of(root).size:
         return False
     x, start = root.operands
@@ -33,7 +35,9 @@ def _is_plain(window: Window) -> bool:
 
 @rule(ReduceWindow, where=_is_single)
 def window_over_all(root: Instruction[ReduceWindow], x: Instruction, start: Instruction) -> Rewritten:
-    """reduce-window(x) => reshape(reduce(x)), when the window covers each dimension whole, or one by one"""
+    """reduce-window(x) => reshape(reduce(x)), if along each dimension the window covers all elements, or one
+    at a time
+    """
     op, dims = root.op, shape_of(x).dims
     covered = tuple(d for d, n in enumerate(op.window.size) if n == dims[d] != 1)
     apart = all(op.window.size[d] == op.window.stride[d] == 1 for d in range(len(dims)) if d not in covered)
@@ -44,7 +48,9 @@ def window_over_all(root: Instruction[ReduceWindow], x: Instruction, start: Inst
 
 @rule(ReduceWindow, where=_is_single)
 def window_of_one_element(root: Instruction[ReduceWindow], x: Instruction, start: Instruction) -> Rewritten:
-    """reduce-window(x, v) => x, by a window of one element (with v combined, when it is not the identity)"""
+    """reduce-window(x, v) => x, for a window of one element (v is combined with x unless it is the
+    identity)
+    """
     op = root.op
     if not same_shape(x, root) or any(n != 1 for n in op.window.size) or not _is_plain(op.window):
         return None
@@ -57,7 +63,7 @@ def window_of_one_element(root: Instruction[ReduceWindow], x: Instruction, start
 def window_over_pad(
     root: Instruction[ReduceWindow], inner: Instruction[Pad], start: Instruction
 ) -> Rewritten:
-    """reduce-window(pad(x, v), v) => reduce-window(x, v), with a padded window, for v that is the identity"""
+    """reduce-window(pad(x, v), v) => reduce-window(x, v), with padding in the window, if v is the identity"""
     window, edges = root.op.window, inner.op.padding
     x, value = inner.operands
     plain = (
@@ -67,7 +73,7 @@ def window_over_pad(
     )
     if value is not start or not plain or not is_identity(start, combiner(root.op.to_apply)):
         return None
-    if scan_geometry(root) is not None:  # it is a scan no more with other edges
+    if scan_geometry(root) is not None:  # with padding it would no longer be emitted as a scan
         return None
     low = tuple(m + n for m, n in zip(window.low, edges.low, strict=True))
     high = tuple(m + n for m, n in zip(window.high, edges.high, strict=True))

@@ -1,11 +1,11 @@
-"""The passes that are made of rules."""
+"""The passes that consist of rewrite rules."""
 
 from __future__ import annotations
 
 from axla.ir.graph import Module
 from axla.passes.rewrite import RULES, rewrite
 
-# Importing a file of rules fills RULES.
+# Importing these modules adds their rules to RULES.
 from axla.passes.simplify import (  # noqa: F401
     algebra_arithmetic,
     algebra_calls,
@@ -28,8 +28,8 @@ def algsimp(module: Module, *, is_layout_sensitive: bool = False) -> None:
 
 
 def tuple_simplifier(module: Module) -> None:
-    """Removes tuples of which only elements are used, and elements that are only put into the same tuple
-    again.
+    """Removes tuples of which only elements are used, and tuples that are built from all elements of another
+    tuple.
     """
     rewrite(module, RULES["tuple-simplifier"])
 
@@ -40,5 +40,5 @@ def map_inliner(module: Module) -> None:
 
 
 def expand_barriers(module: Module) -> None:
-    """Removes optimization barriers. Later passes must not simplify across the places where they were."""
+    """Removes optimization barriers. Passes that simplify across them must not run afterwards."""
     rewrite(module, RULES["optimization-barrier-expander"])

@@ -1,4 +1,4 @@
-"""Values carried by loops: a while over a tuple as separate elements, and the same loop with other
+"""The elements of a loop's tuple: reads a while as a list of elements, and rebuilds it with other
 elements.
 """
 
@@ -24,7 +24,9 @@ _SAME: Mapping[int, int] = {}
 
 @dataclass(slots=True)
 class Loop:
-    """A while over a tuple that is only read by get-tuple-element."""
+    """A while over a tuple that is only read by get-tuple-element. `unchanged` has the numbers of the
+    elements that the body passes on.
+    """
 
     inst: Instruction
     condition: Computation
@@ -35,14 +37,14 @@ class Loop:
 
     @property
     def next(self) -> tuple[Instruction, ...]:
-        """For each element, its value after a trip."""
+        """For each element, its value at the end of the body."""
         return self.body.root.operands
 
     @classmethod
     def of(cls, inst: Instruction) -> Loop | None:
-        """Returns the loop of a while instruction, or None. It is None unless the initial value and the root
-        of the body are tuples, the loop is not the root of its computation, and only get-tuple-elements use
-        it, its parameters and its results.
+        """Reads a while instruction as a Loop. Returns None unless the initial value and the root of the body
+        are tuples, the loop is not the root of its computation, and only get-tuple-elements use the loop's
+        result and its parameters.
         """
         op = op_of(inst, While)
         start, root = inst.operands[0], op.body.root
@@ -55,19 +57,19 @@ class Loop:
 
 
 def is_taken_apart(inst: Instruction) -> bool:
-    """Whether the tuple of a while is only read by get-tuple-elements, after the loop and inside it."""
+    """Whether only get-tuple-elements read the tuple of a while, after the loop and inside it."""
     op = op_of(inst, While)
     return all(map(only_elements, (inst, op.body.parameters[0], op.condition.parameters[0])))
 
 
 def only_elements(value: Instruction) -> bool:
-    """Whether get-tuple-elements alone read a value, and no control edge binds it or them."""
+    """Whether only get-tuple-elements use a value, and neither it nor they have control edges."""
     bound = rewrite.control_bound(value.computation)
     return all(type(u.op) is GetTupleElement for u in value.users) and bound.isdisjoint((value, *value.users))
 
 
 def is_passed(inst: Instruction, number: int) -> bool:
-    """Whether the body passes an element of the tuple on unchanged."""
+    """Whether the body passes the element with this number on unchanged."""
     op = op_of(inst, While)
     value, first = op.body.root.operands[number], inst.operands[0].operands[number]
     if type(value.op) is GetTupleElement:
@@ -76,14 +78,16 @@ def is_passed(inst: Instruction, number: int) -> bool:
 
 
 def equal_constants(a: Instruction, b: Instruction) -> bool:
-    """Whether two values, perhaps in two computations, are the same constant or broadcast constant."""
+    """Whether two values, possibly of different computations, are equal constants or equal broadcast
+    constants.
+    """
     if type(a.op) is Broadcast and a.op == b.op:
         a, b = a.operands[0], b.operands[0]
     return type(a.op) is Constant and a.shape is b.shape and a.op == b.op
 
 
 def elements_of(of: Instruction) -> list[tuple[int, Instruction]]:
-    """(index, user) for the get-tuple-elements of a tuple."""
+    """Pairs (index, get-tuple-element) for the elements of a tuple that are read."""
     return [(u.op.index, u) for u in of.users if isinstance(u.op, GetTupleElement)]
 
 
@@ -92,12 +96,12 @@ def rebuilt(
     wanted: Container[Instruction] | None = None, added: Mapping[Instruction, Instruction] = _NONE,
     equal: Mapping[int, int] = _SAME, after: Mapping[Instruction, Instruction] = _NONE,
 ) -> While:  # fmt: skip
-    """Replaces a loop by one with other elements; elements added come last.
+    """Replaces a loop by one with other elements, and returns the new op. Added elements come last.
 
-    `dropped`: elements to remove; those in `constants` are created in condition and body instead. `added`:
-    for instructions of the body, their value in the first trip; `after`: their value after each trip, by
-    default unchanged. `wanted`: instructions of the body to keep, by default all. `equal`: for dropped
-    elements, others that always have the same value.
+    `dropped`: numbers of elements to remove; those in `constants` are created in condition and body instead.
+    `added` maps instructions of the body to their values in the first trip; `after` maps them to their values
+    after each trip, by default unchanged. `wanted`: instructions of the body to keep, by default all. `equal`
+    maps dropped elements to others that always have the same value.
     """
     computation = loop.inst.computation
     module = computation.module
@@ -130,7 +134,7 @@ def rebuilt(
     for index, user in elements_of(loop.inst):
         if index in place:
             computation.replace(user, computation.add(GetTupleElement(place[index]), (new,), user.shape))
-        else:  # only in a loop whose constant was not forwarded, for its layout
+        else:  # only if a constant was not forwarded because of its layout
             computation.replace(user, constants[index])
         computation.remove(user)
     computation.remove(loop.inst)
@@ -142,7 +146,9 @@ def stand_ins(
     source: Computation, target: Computation, shape: TupleShape, place: Mapping[int, int],
     constants: Mapping[int, Instruction],
 ) -> dict[Instruction, Instruction]:  # fmt: skip
-    """The replacements, in a copy of a computation, for its parameter and the elements of the parameter."""
+    """Adds a parameter of `shape` and its elements to `target`, a copy of `source`. Maps the old
+    parameter and its elements to them. `place` maps old element numbers to new ones.
+    """
     old = source.parameters[0]
     parameter = target.add(Parameter(shape, 0), name=old.name, extra=replace(old.extra, sharding=None))
     values = {old: parameter}
@@ -156,7 +162,7 @@ def stand_ins(
 
 
 def copy_constant(inst: Instruction, target: Computation) -> Instruction:
-    """A copy in another computation of a constant, or of a value computed from constants."""
+    """Copies a constant, or a value computed from constants, to another computation."""
     copies: dict[Instruction, Instruction] = {}
     for one in needed_first((inst,), lambda made: made.operands):
         copies[one] = target.add(one.op, [copies[o] for o in one.operands], one.shape)

@@ -1,4 +1,4 @@
-"""Conditionals: fewer operands and results, and select where running only one branch saves nothing."""
+"""Passes for conditionals: they remove operands and results, and compute cheap branches with select."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ from axla.passes.simplify.dce import effectful_computations, has_effect, remove_
 from axla.passes.simplify.match import constant, is_constant
 
 CHEAP = 1024
-"""Operations on elements, of all branches, that take no longer than to choose a branch and to store what it
-gives.
+"""The most operations on elements, in all branches, that take no longer than choosing a branch and storing
+its result.
 """
-FUNCTION = 12  # operations that a transcendental function takes as long as
-LONGEST = 64  # instructions of all branches
+FUNCTION = 12  # operations that take as long as a transcendental function
+LONGEST = 64  # the most instructions of all branches
 MOST_BRANCHES = 4
 
 
@@ -55,7 +55,7 @@ def conditional_simplifier(module: Module) -> None:
 
 
 def conditional_to_select(module: Module) -> None:
-    """Computes all branches and selects a result, where that is cheaper than running one branch."""
+    """Replaces conditionals by select where computing all branches is cheaper than running one."""
     session = rewrite.current_session()
     changed = False
     for computation in computations_callees_first(module):
@@ -68,7 +68,7 @@ def conditional_to_select(module: Module) -> None:
 
 
 def conditional_code_motion(module: Module) -> None:
-    """Moves instructions that only one branch needs into that branch."""
+    """Moves instructions into a branch if only that branch needs them."""
     session = rewrite.current_session()
     effectful: set[Computation] | None = None
     for computation in computations_callees_first(module):
@@ -89,7 +89,9 @@ def conditional_code_motion(module: Module) -> None:
 def _of_one_branch(
     inst: Instruction, number: int, effectful: Container[Computation], bound: Container[Instruction]
 ) -> list[Instruction]:
-    """Instructions before a conditional that only one branch needs, each after its users."""
+    """Instructions before a conditional that only the branch with the given number needs, each after its
+    users.
+    """
     operand = inst.operands[1 + number]
     parameter = op_of(inst, Conditional).branches[number].parameters[0]
     whole = parameter.computation.root is parameter or not only_elements(parameter)
@@ -98,12 +100,13 @@ def _of_one_branch(
     if list(operand.users) != [inst] or inst.operands.count(operand) > 1:
         return []
     moved: list[Instruction] = []
-    stack, moving = [operand], Counter[Instruction]()  # of an instruction, its users that move
+    # for each instruction, the number of its users that move
+    stack, moving = [operand], Counter[Instruction]()
     while stack:
         for one in dict.fromkeys(stack.pop().operands):
             moving[one] += 1
             stays = one in bound or one.op.structural or type(one.op) is Constant or not one.shape.is_array
-            stays = stays or one.op.ends is not None  # beside its start
+            stays = stays or one.op.ends is not None  # a done instruction stays with its start
             if stays or moving[one] < len(one.users) or one is one.computation.root:
                 continue
             if not has_effect(one, effectful):
@@ -113,7 +116,9 @@ def _of_one_branch(
 
 
 def _move_in(inst: Instruction, number: int, moved: list[Instruction]) -> tuple[Computation, Computation]:
-    """The old branch, and the branch with the instructions moved in that replaces it."""
+    """Moves instructions into a branch, which becomes a new computation. Returns the old and the new
+    branch.
+    """
     computation, op = inst.computation, op_of(inst, Conditional)
     operand, branch = inst.operands[1 + number], op.branches[number]
     inside = set(moved)
@@ -139,19 +144,21 @@ def _move_in(inst: Instruction, number: int, moved: list[Instruction]) -> tuple[
 
 
 def _conditionals(computation: Computation) -> list[Instruction]:
-    """The conditionals that may be changed; each has users, or is the root."""
+    """The conditionals of a computation that may be changed: without control edges, and either used or the
+    root.
+    """
     found = [i for i in computation.instructions if type(i.op) is Conditional]
     bound = rewrite.control_bound(computation) if found else frozenset()
     return [i for i in found if i not in bound and (i.users or i is computation.root)]
 
 
 def why_not_select(inst: Instruction) -> str | None:
-    """The reason to run only one branch; None where all of them are cheap."""
+    """The reason not to compute all branches; None if all are cheap."""
     branches = op_of(inst, Conditional).branches
     if len(branches) > MOST_BRANCHES or sum(len(b.instructions) for b in branches) > LONGEST:
-        return "there are many branches, or they are long"
+        return "it has too many branches, or they are too long"
     if not all(isinstance(part, Shape) for part in inst.shape.parts):
-        return "it gives what is not an array"
+        return "its result has elements that are not arrays"
     work = sum(part.size for part in inst.shape.parts)
     for branch in branches:
         for one in branch.instructions:
@@ -161,9 +168,9 @@ def why_not_select(inst: Instruction) -> str | None:
             if not (op.elementwise or op.moves) or op.side_effect or not isinstance(one.shape, Shape):
                 return f"{op.opcode} is not cheap"
             if one.extra.control_predecessors or one.shape.is_dynamic:
-                return "its instructions have an order, or sizes that are not known"
+                return "a branch has control edges or dynamic sizes"
             work += one.shape.size * (FUNCTION if op.transcendental or op.expensive else 1)
-    return None if work <= CHEAP else f"{work} operations are much to compute"
+    return None if work <= CHEAP else f"its branches have {work} operations, more than {CHEAP}"
 
 
 def _select(inst: Instruction) -> None:
@@ -194,7 +201,7 @@ def _select(inst: Instruction) -> None:
 
 
 def _forward_common(inst: Instruction, session: rewrite.RuleSession) -> None:
-    """Replaces a result of a conditional that is the same in every branch by that value."""
+    """Replaces results of a conditional that are the same in every branch by their value."""
     computation = inst.computation
     if inst.shape.is_array:
         found = [(inst, [b.root for b in op_of(inst, Conditional).branches])]
@@ -202,7 +209,7 @@ def _forward_common(inst: Instruction, session: rewrite.RuleSession) -> None:
         found = [
             (user, [b.root.operands[n] for b in op_of(inst, Conditional).branches])
             for n, user in elements_of(inst)
-            if user.users or user is computation.root  # others are kept by control edges
+            if user.users or user is computation.root  # others have only control edges
         ]
     else:
         return
@@ -216,7 +223,9 @@ def _forward_common(inst: Instruction, session: rewrite.RuleSession) -> None:
 
 
 def _common(inst: Instruction, given: list[Instruction]) -> Instruction | None:
-    """Results of branches as values outside or as constants, where all branches agree; else None."""
+    """The value outside of the conditional, or the constant, that all branches return as a result; None if
+    they differ.
+    """
     if all(is_constant(value) for value in given):
         return given[0] if all(equal_constants(given[0], value) for value in given[1:]) else None
     found: set[Instruction] = set()
@@ -233,7 +242,7 @@ def _common(inst: Instruction, given: list[Instruction]) -> Instruction | None:
 
 
 def _take_less(inst: Instruction, session: rewrite.RuleSession) -> None:
-    """Drops operand elements that the branch does not read; creates constants inside the branch."""
+    """Removes elements of operands that a branch does not read, and creates constants inside the branch."""
     computation, module = inst.computation, inst.computation.module
     op, operands = op_of(inst, Conditional), list(inst.operands)
     changed: dict[int, Computation] = {}
@@ -261,7 +270,7 @@ def _take_less(inst: Instruction, session: rewrite.RuleSession) -> None:
 
 
 def _unread(inst: Instruction) -> set[int]:
-    """The unused elements of a conditional's result."""
+    """The numbers of unused elements of a conditional's result."""
     op, shape = op_of(inst, Conditional), inst.shape
     if not isinstance(shape, TupleShape) or inst is inst.computation.root or not inst.users:
         return set()

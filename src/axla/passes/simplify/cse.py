@@ -33,12 +33,12 @@ def _one_of_each(computation: Computation, effectful: frozenset[Computation]) ->
             continue
         key: Key
         if type(op) is Constant:
-            key = (op.literal, (), inst.shape, "")  # its hash is kept in the literal
+            key = (op.literal, (), inst.shape, "")  # the literal caches its hash
         else:
             operands = [forward.get(o, o).id for o in inst.operands]
             if op.commutative and len(operands) == 2:
                 operands.sort()
-            # What a custom call does depends on its configuration, which its op does not hold.
+            # The behaviour of a custom call depends on its configuration, which is not part of its op.
             more = inst.extra.backend_config if type(op) is CustomCall else ""
             key = (op, tuple(operands), inst.shape, more)
         first = seen.setdefault(key, inst)

@@ -1,4 +1,4 @@
-"""Dead code elimination, and which instructions have effects."""
+"""Dead code elimination, and functions that find instructions with side effects."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from axla.passes import rewrite
 
 
 def effectful_computations(module: Module) -> frozenset[Computation]:
-    """Computations that have an effect when called, besides their result."""
+    """The computations that have a side effect when they are called."""
     found: set[Computation] = set()
     for computation in computations_callees_first(module):
         if any(has_effect(inst, found) for inst in computation.instructions):
@@ -19,7 +19,9 @@ def effectful_computations(module: Module) -> frozenset[Computation]:
 
 
 def has_effect(inst: Instruction, effectful: Container[Computation]) -> bool:
-    """Whether running an instruction matters even if its value is unused."""
+    """Whether an instruction must run even if its value is unused, because it or a computation that it calls
+    has a side effect.
+    """
     op = inst.op
     if op.side_effect:
         return True

@@ -1,7 +1,7 @@
 """Finds the elements of loops that matter, in nested loops together.
 
-An element that an outer loop only hands to an inner loop and takes back keeps itself alive from loop to loop.
-Here it is followed through all loops: an element that nothing else reads is passed on unchanged, and then
+An element that an outer loop only passes to an inner loop and takes back keeps itself alive in both loops.
+This file follows an element through all loops. If nothing else reads it, it is passed on unchanged, and then
 both loops can drop it.
 """
 
@@ -19,7 +19,7 @@ from axla.passes.simplify.dce import has_effect
 
 
 def cut_dead_carries(module: Module, effectful: Container[Computation]) -> None:
-    """Makes nested loops pass on unchanged the elements that only these loops read."""
+    """Makes nested loops pass elements on unchanged if only these loops read them."""
     whiles = [i for c in module.computations for i in c.instructions if type(i.op) is While]
     bodies = {op_of(i, While).body for i in whiles}
     if not any(i.computation in bodies for i in whiles):
@@ -44,15 +44,16 @@ def _is_passed_on(body: Computation, number: int) -> bool:
 
 
 class _Demand:
-    """The values that results and effects of a module depend on: `carries`, as (body, number), for loops
-    split into elements; `run`, the computations that run.
+    """The values on which results and effects of a module depend. `carries` has the needed elements of loops,
+    as pairs (body, element number); `run` has the computations that run.
     """
 
     def __init__(self, module: Module, whiles: list[Instruction], effectful: Container[Computation]) -> None:
         self.effectful = effectful
         self.loops = _loops(module, whiles)
         self.of = {loop.inst: loop for loops in self.loops.values() for loop in loops}
-        self.owners: dict[Computation, set[Computation]] = {}  # bodies whose element a parameter's are
+        # computation -> bodies of which its parameter has the elements
+        self.owners: dict[Computation, set[Computation]] = {}
         for body, loops in self.loops.items():
             for computation in (body, *(loop.condition for loop in loops)):
                 self.owners.setdefault(computation, set()).add(body)
@@ -68,7 +69,7 @@ class _Demand:
                 self.stack += self.below(inst)
 
     def enter(self, computation: Computation) -> None:
-        """Adds the values that a computation needs when it runs, whoever uses its result."""
+        """Adds the values that a computation needs whenever it runs, even if its result is unused."""
         if computation in self.run:
             return
         self.run.add(computation)
@@ -78,7 +79,7 @@ class _Demand:
             self.stack.append(computation.root)
 
     def below(self, inst: Instruction) -> Iterator[Instruction]:
-        """The operands that an instruction needs."""
+        """Yields the operands that an instruction needs."""
         op = inst.op
         if isinstance(op, GetTupleElement):
             (whole,) = inst.operands
@@ -91,7 +92,7 @@ class _Demand:
                 for body in owners:
                     yield from self.element(body, op.index)
                 return
-        if inst in self.of:  # for its effects, or its place in an order
+        if inst in self.of:  # for its effects, or because of control edges
             self.start(self.of[inst])
             return
         for computation in op.computations() if op.computation_fields else ():
@@ -103,7 +104,7 @@ class _Demand:
         self.enter(loop.condition)
 
     def element(self, body: Computation, number: int) -> Iterator[Instruction]:
-        """Adds the values needed for one element of the loops with this body."""
+        """Yields the values that are needed for one element of the loops with this body."""
         if (body, number) not in self.carries:
             self.carries.add((body, number))
             for loop in self.loops[body]:
@@ -112,7 +113,9 @@ class _Demand:
 
 
 def _loops(module: Module, whiles: list[Instruction]) -> dict[Computation, list[Loop]]:
-    """The loops that can be split into elements, by body; only bodies that nothing else calls."""
+    """The loops that can be split into elements, grouped by body. Loops are left out if another instruction
+    calls their body or condition.
+    """
     found = {inst: loop for inst in whiles if (loop := Loop.of(inst)) is not None}
     others = {
         called
@@ -122,7 +125,8 @@ def _loops(module: Module, whiles: list[Instruction]) -> dict[Computation, list[
         for called in inst.op.computations()
     }
     grouped: dict[Computation, list[Loop]] = {}
-    # A loop that is not among them makes what it calls known elsewhere, too: until all are apart.
+    # A loop that is left out counts as another caller of its body and condition; repeat until no loop shares
+    # them.
     while shared := [o for o in found.values() if o.body in others or o.condition in others]:
         for loop in shared:
             del found[loop.inst]

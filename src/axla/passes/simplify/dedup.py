@@ -1,4 +1,4 @@
-"""Merges equal computations."""
+"""Merges computations that are equal."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from axla.passes import rewrite
 
 
 def computation_deduplicator(module: Module) -> None:
-    """Merges computations with the same instructions; the instructions that call them then are equal, too."""
+    """Merges computations with the same instructions. Instructions that call them become equal, too."""
     session = rewrite.current_session()
     looks: dict[Hashable, tuple[Computation, dict[Hashable, Computation]]] = {}
     kept: dict[Computation, Computation] = {}
@@ -24,7 +24,7 @@ def computation_deduplicator(module: Module) -> None:
         look = (len(computation.instructions), type(root.op), root.shape, len(computation.parameters))
         first, forms = looks.setdefault(look, (computation, {}))
         if first is computation:
-            continue  # most are alone, and need no form
+            continue  # most are unique, and need no form
         forms = forms or {_form(first): first}
         form = _form(computation)
         same = forms.setdefault(form, computation)
@@ -40,7 +40,7 @@ def computation_deduplicator(module: Module) -> None:
 
 
 def _call(computation: Computation, kept: dict[Computation, Computation]) -> None:
-    """Makes calls of removed computations call those that are kept."""
+    """Makes instructions that call removed computations call the equal ones that are kept."""
     for inst in computation.instructions:
         if inst.op.computation_fields and any(c in kept for c in inst.op.computations()):
             computation.set_op(inst, inst.op.with_computations(lambda c: kept.get(c, c)))
@@ -48,7 +48,7 @@ def _call(computation: Computation, kept: dict[Computation, Computation]) -> Non
 
 def _form(computation: Computation) -> Hashable:
     """A key that is equal for computations with the same instructions, whatever their names and order; None
-    where the order matters.
+    if control edges make the order matter.
     """
     numbers = numbered(computation)
     found: list[Hashable] = [computation.extra]

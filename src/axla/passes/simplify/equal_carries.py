@@ -1,4 +1,4 @@
-"""Elements of a loop that always have equal values: two counters that start and step alike."""
+"""Finds elements of a loop that always have equal values, as two counters that start and step alike."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ ROUNDS = 8
 
 
 def equal_carries(loop: Loop) -> dict[int, int]:
-    """For each element that always equals an earlier one, the number of that one."""
+    """Maps the number of each element that always equals an earlier element to the number of the
+    earlier one.
+    """
     begin: dict[Instruction, list[int]] = defaultdict(list)
     for number, value in enumerate(loop.init):
         begin[value].append(number)
@@ -25,8 +27,8 @@ def equal_carries(loop: Loop) -> dict[int, int]:
 
 
 def _equal(body: Computation, groups: tuple[tuple[int, ...], ...]) -> dict[int, int]:
-    """Assumes that elements with equal initial values stay equal, and splits groups that the body makes
-    differ.
+    """Assumes that elements with equal initial values (`groups`) stay equal, and splits a group when the body
+    makes its elements differ. Returns the map of `equal_carries`.
     """
     after = body.root.operands
     for _ in range(ROUNDS):
@@ -44,8 +46,8 @@ def _equal(body: Computation, groups: tuple[tuple[int, ...], ...]) -> dict[int, 
 
 
 def _numbered(body: Computation, first: dict[int, int]) -> dict[Instruction, Hashable]:
-    """Numbers for the values of a body: equal numbers mean equal values, provided that elements equal their
-    `first`.
+    """Numbers for the values of a body: equal numbers mean equal values, provided that each element n equals
+    element `first[n]`.
     """
     keys: dict[Hashable, int] = {}
     numbers: dict[Instruction, Hashable] = {}

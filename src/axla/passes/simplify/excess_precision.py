@@ -1,4 +1,4 @@
-"""bf16 results that are read as f32, without the rounding in between (xla_allow_excess_precision)."""
+"""Removes the rounding of bf16 results that are read as f32 (xla_allow_excess_precision)."""
 
 from __future__ import annotations
 
@@ -14,12 +14,11 @@ from axla.passes import rewrite
 
 
 def float_normalization(module: Module) -> None:
-    """Computes elementwise ops, dots and convolutions of bf16 in f32 where the result is converted to f32
-    next.
+    """Computes elementwise ops, dots and convolutions of bf16 in f32 if the result is converted to f32 next.
 
-    XLA computes every bf16 op in f32 and then rounds. Where the rounded value is converted back, it drops
-    both conversions, for this type only, and never for a pair of converts that the program contains. Ops that
-    only move elements may stand between a dot and the conversion.
+    XLA computes every bf16 op in f32 and then rounds. If the rounded value is converted back to f32, XLA
+    drops both conversions; it does this only for bf16, and never for a pair of converts that the program
+    contains. Ops that only move elements may be between a dot and the conversion.
     """
     if not flags.current().allow_excess_precision:
         return
@@ -46,7 +45,9 @@ def _is_computed(inst: Instruction) -> bool:
 
 
 def _reader(inst: Instruction, user: Instruction) -> Instruction | None:
-    """The convert to f32 that reads an instruction, directly or, for a dot, after ops that move elements."""
+    """The convert to f32 that reads an instruction, directly or, for a dot, through ops that move elements;
+    None if `user` is no such reader.
+    """
     while isinstance(inst.op, Dot) and type(user.op) in (Transpose, Reshape, Copy) and len(user.users) == 1:
         if user is user.computation.root:
             return None
@@ -54,11 +55,12 @@ def _reader(inst: Instruction, user: Instruction) -> Instruction | None:
     if type(user.op) is not Convert or _dtype(user) is not F32:
         return None
     source = shape_of(user.operands[0])
-    return user if user.shape.logical is source.with_dtype(F32).logical else None  # not if sizes are declared
+    # None if the two have different dynamic sizes
+    return user if user.shape.logical is source.with_dtype(F32).logical else None
 
 
 def _moved(new: Instruction, old: Instruction, inst: Instruction) -> Instruction:
-    """Replays onto `new` the ops that lead from `inst` to `old`."""
+    """Applies to `new` the ops that compute `old` from `inst`."""
     path = []
     while old is not inst:
         path.append(old)
@@ -74,7 +76,7 @@ def _widen(inst: Instruction, readers: list[Instruction]) -> None:
     computation, op = inst.computation, inst.op
     shape = shape_of(inst).with_dtype(F32)
     operands = inst.operands
-    if isinstance(op, Dot | Convolution):  # their narrow operands are multiplied exactly
+    if isinstance(op, Dot | Convolution):  # these multiply bf16 operands exactly
         op = replace(op, shape=shape)
     else:
         wide = {o: _wide(o) if _dtype(o) is BF16 else o for o in dict.fromkeys(operands)}

@@ -1,7 +1,7 @@
-"""Constant folding, bounded in the size of results and in work.
+"""Constant folding, limited in the size of results and in work.
 
-A loop with constant initial values is constant, too. It is evaluated here if all loops in it have a known
-trip count, so that its cost is known beforehand.
+A loop with constant initial values is constant, too. It is evaluated if all loops in it have a known trip
+count, so that its cost is known before.
 """
 
 from __future__ import annotations
@@ -38,28 +38,30 @@ from axla.passes import rewrite
 from axla.passes.simplify.match import constant, values_of
 
 SMALL = 4096
-"""Bytes a result may always have. Larger ones are folded only if they are no larger than the constants they
-come from.
+"""The largest size in bytes of a result that is always folded. A larger one is folded only if it is no larger
+than the constants from which it is computed.
 """
 
 LARGEST = 1 << 22
-"""Bytes of the largest constant that is made."""
+"""The largest size in bytes of a folded constant."""
 
 WORK = 1 << 24
-"""Elements computed per module: some tenths of a second."""
+"""The most elements computed per module, which take some tenths of a second."""
 
 LOOP = 1 << 22
-"""The same of one loop, whose program would run in a few microseconds."""
+"""The most elements computed for one loop, which the compiled program would run in a few microseconds."""
 
 STEP = 1000
-"""Elements that are computed in the time in which the interpreter goes from one instruction to the next."""
+"""The overhead of the interpreter per instruction, as a number of elements that could be computed in that
+time.
+"""
 
 
-DEEPEST = 10  # loops in loops
+DEEPEST = 10  # the most nested loops that are evaluated
 
 
 def constant_folding(module: Module) -> None:
-    """Replaces instructions with constant operands by their value, where that is small and fast to
+    """Replaces instructions with constant operands by their values, if these are small and fast to
     compute.
     """
     folder = _Folder()
@@ -100,7 +102,7 @@ class _Folder:
             rewrite.sweep(computation, forward)
 
     def value(self, inst: Instruction, constants: list[Instruction]) -> Literal | None:
-        """The value of an instruction with constant operands; None when it cannot be computed."""
+        """The value of an instruction with constant operands; None if it cannot be computed."""
         shape = shape_of(inst)
         operands = [_array(o) for o in constants]
         region = REGIONS.get(type(inst.op))
@@ -112,10 +114,10 @@ class _Folder:
                     result = inst.op.evaluate(*operands)  # type: ignore[attr-defined]
                 return _literal(shape, result)
         except (AxlaError, MemoryError):
-            return None  # the same error, if it is one, comes when the program runs
+            return None  # if it is an error of the program, it is raised when the program runs
 
     def loop(self, inst: Instruction, forward: dict[Instruction, Instruction]) -> None:
-        """Evaluates a loop with constant initial values, and records a tuple of its results as its
+        """Evaluates a loop with constant initial values, and records its results in `forward` as the loop's
         replacement.
         """
         (start,) = inst.operands
@@ -153,8 +155,8 @@ def _is_known(inst: Instruction) -> bool:
 
 
 def loop_work(loop: Instruction, known: dict[Computation, int | None], depth: int = 0) -> int | None:
-    """The approximate number of elements that a loop computes; None where that is unknown, or evaluation is
-    not allowed. `known` caches the result per computation.
+    """The approximate number of elements that a loop computes; None if it is unknown, or if the loop must not
+    be evaluated. `known` caches the result per computation.
     """
     trips = trip_count(loop)
     if trips is None or trips > LOOP // STEP or depth > DEEPEST:
@@ -188,15 +190,16 @@ def _trip_work(computation: Computation, known: dict[Computation, int | None], d
 def _may_run(inst: Instruction) -> bool:
     op = inst.op
     beyond = op.side_effect or op.control or op.collective is not None or op.ends is not None
-    left = isinstance(op, Fusion | CustomCall | OptBarrier | ReplicaId | PartitionId)  # ids: of who runs it
+    # the ids depend on the participant
+    left = isinstance(op, Fusion | CustomCall | OptBarrier | ReplicaId | PartitionId)
     if beyond or left or not inst.shape.is_array:
         return False
     return shape_of(inst).byte_size <= LARGEST and (hasattr(op, "evaluate") or type(op) in REGIONS)
 
 
 def _is_left(op: Op) -> bool:
-    """Whether an op is never folded: cheap to compute without operands, of unknown length, or not
-    deterministic.
+    """Whether an op is never folded: structural ops, loops and calls, fusions, custom calls, and ops that
+    cost nothing in a kernel (`Op.free`).
     """
     made = op.structural or op.free and not op.passes_on
     return made or op.control or isinstance(op, Fusion | CustomCall | OptBarrier)
@@ -206,7 +209,7 @@ def why_not_fold(inst: Instruction, operands: list[Instruction]) -> str | None:
     """The reason not to fold an instruction with these operands; None if it may be folded."""
     op, shape = inst.op, inst.shape
     if not isinstance(shape, Shape) or shape.is_dynamic:
-        return "its value is not an array of known size"
+        return "its result is not an array of static size"
     known = 0
     for operand in operands:
         values = values_of(operand)
@@ -216,15 +219,15 @@ def why_not_fold(inst: Instruction, operands: list[Instruction]) -> str | None:
             return "an operand is not constant"
         known += values.nbytes
     if op.side_effect or (not hasattr(op, "evaluate") and type(op) not in REGIONS):
-        return f"{op.opcode} has no value of its own"
+        return f"{op.opcode} cannot be evaluated at compile time"
     if shape.byte_size > min(LARGEST, max(SMALL, known)):
-        return f"{shape.byte_size} bytes are more than the operands' {known}"
+        return f"its {shape.byte_size} bytes are more than the {known} of its operands"
     reasons = (why_no_array(shape_of(o)) for o in (inst, *operands))
     return next((reason for reason in reasons if reason is not None), None)
 
 
 def work(inst: Instruction) -> int:
-    """The approximate number of elements computed for the value."""
+    """The approximate number of elements that are computed for an instruction's value."""
     result = inst.shape.size
     read = sum(o.shape.size for o in inst.operands)
     op = inst.op
@@ -232,7 +235,7 @@ def work(inst: Instruction) -> int:
         lhs = inst.operands[0].shape
         return result * prod(lhs.dims[d] for d in op.lhs_contracting_dims) + read
     if op.computation_fields:
-        # Computations on scalars may be run element by element in Python.
+        # Computations on scalars may run element by element in Python.
         return 1000 * (result + read) if not isinstance(op, Reduce) else 100 * read
     return result + read
 

@@ -1,4 +1,4 @@
-"""Calls: inlining them, and giving each call its own computation."""
+"""Passes for calls: they inline calls, and give each call its own computation."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ from axla.passes.rewrite import current_session
 from axla.passes.simplify.dce import remove_dead_computations
 
 GROWTH = 100_000
-"""Instructions that inlining may add. Calls nested n deep can stand for 2^n instructions."""
+"""The most instructions that inlining may add. Calls nested n deep can stand for 2^n instructions."""
 
 CLONES = 200_000
-"""Instructions that making computations unique may add."""
+"""The most instructions that copies of shared computations may add."""
 
 
 def call_inliner(module: Module) -> None:
-    """Inlines calls, as long as the module stays at a sensible size."""
+    """Inlines calls until they have added GROWTH instructions."""
     _inline_all(module, Call, "to_apply", "call-inliner")
 
 
 def defuse(module: Module) -> None:
-    """Inlines fusions that the program contains: axla decides itself what to fuse."""
+    """Inlines fusions that the program contains, since axla decides itself which instructions to fuse."""
     _inline_all(module, Fusion, "calls", "defuse")
 
 
 def _inline_all(module: Module, kind: type[Op], field: str, name: str) -> None:
     if _written_out(module)[module.entry] > GROWTH + CLONES:
-        return  # refused when it is lowered, if simplification does not make it smaller
+        return  # lowering raises an error if simplification does not make the module smaller
     session = current_session()
     left = GROWTH
     for computation in computations_callees_first(module):
@@ -67,7 +67,7 @@ def may_inline(call: Instruction) -> bool:
 
 
 def control_successors(computation: Computation) -> dict[Instruction, list[Instruction]]:
-    """The instructions that wait for an instruction by a control edge."""
+    """Maps each instruction to the instructions that have it as a control predecessor."""
     found: dict[Instruction, list[Instruction]] = {}
     for inst in computation.instructions:
         if inst.extra is not NO_EXTRA:
@@ -96,8 +96,8 @@ def _inline(call: Instruction, body: Computation, successors: list[Instruction])
 
 
 def in_layout(inst: Instruction, shape: AnyShape) -> Instruction:
-    """`inst`, or a copy of it in the layout of `shape` where a bitcast reads it, whose result depends on the
-    layout.
+    """`inst` if it has the shape and layout of `shape`; else a copy of it in that layout, on which the result
+    of a bitcast depends.
     """
     if inst.shape is shape or not shape.is_array:
         return inst
@@ -106,7 +106,7 @@ def in_layout(inst: Instruction, shape: AnyShape) -> Instruction:
 
 def flatten_call_graph(module: Module) -> None:
     """Gives every while, conditional and call its own computations, so that each can have its own buffers."""
-    # Computations applied to scalars inside a kernel (reduce, map, sort, scatter, fusion) own no buffers and
+    # Computations applied to scalars inside a kernel (reduce, map, sort, scatter, fusion) have no buffers and
     # stay shared.
     _check_copies(module)
     own_computations(module, (While, Conditional, Call))
@@ -114,12 +114,12 @@ def flatten_call_graph(module: Module) -> None:
 
 
 def _check_copies(module: Module) -> None:
-    """Refuses modules in which nested calls stand for too many instructions; counted before anything is
-    copied.
+    """Raises CompileError for modules in which copies of shared computations would add too many instructions.
+    Counts them before anything is copied.
     """
     sizes = _written_out(module)
     if sizes[module.entry] - sum(len(c.instructions) for c in sizes) <= CLONES:
         return
     first = next((c for c, size in sizes.items() if size > CLONES), module.entry)
-    why = f"copies of them take more than {CLONES} instructions"
+    why = f"their copies add more than {CLONES} instructions"
     raise CompileError(f"computation {first.name} calls others from so many places that {why}")

@@ -1,9 +1,9 @@
-"""Products in loops: products of slices with an invariant matrix are computed before the loop, as one.
+"""Moves dots out of loops: dots of slices with an invariant matrix become one dot before the loop.
 
-A product of a slice of an invariant array, a different one in each trip, with an invariant matrix is a slice
-of the product of the whole array with the matrix. That product is invariant, and faster: many narrow products
-wait for memory, one large product does not. A product of a concatenation with such slices among its operands
-becomes a sum of two products. XLA does neither.
+A dot of a slice of an invariant array, a different one in each trip, with an invariant matrix is a slice of
+the dot of the whole array with the matrix. That dot is invariant, and faster: many narrow dots wait for
+memory, one large dot does not. A dot of a concatenation with such slices among its operands becomes a sum of
+two dots. XLA does neither.
 """
 
 from __future__ import annotations
@@ -29,24 +29,26 @@ from axla.passes.simplify.loop_motion import carried, invariants
 from axla.passes.simplify.loop_slices import MOST_BYTES, Slices, Taken
 
 MOST_ROWS = 128
-"""Of a product that waits for its matrix: with more of them it is as fast as a large one."""
+"""The most rows of a dot that is limited by reading its matrix. With more rows it is as fast as a large one.
+"""
 NEAR = 8 << 10
-"""Bytes of a matrix that stays in L1: one product instead of many gains little, and may take no more memory
-than the loop carries.
+"""The most bytes of a matrix that stays in the L1 cache. For such a matrix one dot instead of many gains
+little, so it may take no more memory than the loop carries.
 """
 FEW = 4
-"""Trips, pieces of a concatenation."""
+"""The fewest trips of a loop; also the most runs of operands of a concatenation."""
 CONTIGUOUS = 64
-"""Elements of a slice that lie side by side, so that it is read fast."""
+"""The fewest contiguous elements of a slice that is read fast."""
 TURNING, TURNED_ROWS, TURNED = 16, 8, 4096
-"""A matrix is turned for so many trips, at most so many rows of the other operand, and at least so many
-elements: products of one row, and of more, take as long with the contracting dimensions last.
+"""A matrix is transposed if the loop has at least TURNING trips, the other operand at most TURNED_ROWS rows,
+and the matrix at least TURNED elements. Dots of one row, and of more rows than that, are as fast with the
+contracting dimensions last.
 """
 
 
 def while_loop_dot_batching(module: Module) -> None:
-    """Computes before a loop, as one product, the products of an invariant matrix with the slices of
-    invariant arrays that the trips take.
+    """Computes before a loop, as one dot, the dots of an invariant matrix with slices of invariant arrays
+    that differ from trip to trip.
     """
     effectful = set(effectful_computations(module))
     session = rewrite.current_session()
@@ -63,8 +65,8 @@ def while_loop_dot_batching(module: Module) -> None:
 
 
 def while_loop_dot_layout(module: Module) -> None:
-    """Transposes before a loop the invariant matrices that products in the loop would read against their
-    order in memory, where the products have too few rows to transpose in each trip.
+    """Transposes invariant matrices before a loop if dots in the loop would read them against their order in
+    memory, and have too few rows for a transpose in each trip.
     """
     effectful = set(effectful_computations(module))
     session = rewrite.current_session()
@@ -84,7 +86,7 @@ def while_loop_dot_layout(module: Module) -> None:
 
 
 def loops_with_products(module: Module) -> Iterator[tuple[Loop, int, bool]]:
-    """Loops with products in their body: the loop, its trip count, and whether other loops share the body."""
+    """Yields the loops with dots in their bodies: (loop, trip count, whether other loops share the body)."""
     callers: Counter[Computation] = Counter()
     for computation in module.computations:
         callers.update(c for inst in computation.instructions for c in inst.op.computations())
@@ -101,7 +103,7 @@ def loops_with_products(module: Module) -> Iterator[tuple[Loop, int, bool]]:
 
 
 def with_own_body(loop: Loop) -> Loop:
-    """The loop with its own copy of the body, so that other loops keep theirs."""
+    """The loop with its own copy of the body, so that changes do not affect other loops."""
     op = hlo.While(loop.condition, clone_computation(loop.body))
     loop.inst.computation.set_op(loop.inst, op)
     own = Loop.of(loop.inst)
@@ -110,8 +112,8 @@ def with_own_body(loop: Loop) -> Loop:
 
 
 def _against_order(loop: Loop, effectful: Container[Computation]) -> list[tuple[Instruction, int]]:
-    """Products of few rows with an invariant matrix whose contracting dimensions are not first, and which
-    operand the matrix is.
+    """Dots of few rows with an invariant matrix whose contracting dimensions are not first, as pairs (dot,
+    number of the operand that is the matrix).
     """
     known, found = invariants(loop, effectful).work, []
     bound = rewrite.control_bound(loop.body)
@@ -131,7 +133,7 @@ def _against_order(loop: Loop, effectful: Container[Computation]) -> list[tuple[
 
 
 def _turned(product: Instruction, side: int) -> Instruction:
-    """Makes a product read the matrix with its contracting dimensions first, and returns that matrix."""
+    """Makes a dot read its matrix with the contracting dimensions first. Returns the transposed matrix."""
     body, op = product.computation, op_of(product, hlo.Dot)
     matrix, other = product.operands[side], product.operands[1 - side]
     pairs = [(pair[side], pair[1 - side]) for pair in op.pairs]
@@ -153,14 +155,14 @@ def _turned(product: Instruction, side: int) -> Instruction:
 
 @dataclass(slots=True)
 class _Batching:
-    """The products of one body. Without a session it only finds out whether one can be batched."""
+    """Batches the dots of one body. Without a session it only finds out whether any dot can be batched."""
 
     body: Computation
     slices: Slices
     invariant: set[Instruction]
     bound: Container[Instruction]
     held: int
-    """Bytes that the loop carries."""
+    """The size in bytes of the arrays that the loop carries."""
     session: rewrite.RuleSession | None
     moved: list[Instruction] = field(default_factory=list)
     """The instructions to compute before the loop."""
@@ -188,13 +190,15 @@ class _Batching:
         return self.session is not None and self.session.may_fire("while-loop-dot-batching", product)
 
     def _pays(self, product: Instruction, side: int, size: int) -> bool:
-        """Whether one product for all `size` slices is faster, and not too large."""
+        """Whether one dot for all `size` slices is faster, and its result not too large. `side` is the number
+        of the sliced operand.
+        """
         is_near = shape_of(product.operands[1 - side]).byte_size <= NEAR
         most = self.held if is_near else MOST_BYTES
         return rows_of(product, side) <= MOST_ROWS and shape_of(product).byte_size * size <= most
 
     def _batched(self, product: Instruction) -> bool:
-        """Replaces a product of a slice by a slice of the product of all slices."""
+        """Replaces a dot of a slice by a slice of the dot of all slices; returns whether it can."""
         for side, operand in enumerate(product.operands):
             taken = self.slices.taken.get(operand)
             if taken is None or product.operands[1 - side] not in self.invariant:
@@ -215,8 +219,8 @@ class _Batching:
         return False
 
     def _split(self, product: Instruction) -> bool:
-        """Replaces a product of a concatenation by a sum, if some of the concatenated arrays are known before
-        the loop and others are not.
+        """Replaces a dot of a concatenation by a sum of dots, if some of the concatenated arrays are known
+        before the loop and others are not. Returns whether it can.
         """
         for side, joined in enumerate(product.operands):
             if type(joined.op) is not hlo.Concatenate or product.operands[1 - side] not in self.invariant:
@@ -248,8 +252,8 @@ class _Batching:
     def _parts(
         self, product: Instruction, side: int, d: int, across: int, runs: list[list[Instruction]]
     ) -> list[Instruction]:
-        """The products of runs of concatenated operands, joined along `d`, each with its part of the other
-        operand.
+        """The dots of runs of concatenated operands. Each run is concatenated along `d` and multiplied by its
+        part of the other operand, which is a slice along `across`.
         """
         matrix, start, found = product.operands[1 - side], 0, []
         dims = shape_of(matrix).dims
@@ -270,6 +274,6 @@ class _Batching:
 
 
 def rows_of(product: Instruction, side: int) -> int:
-    """The number of rows of the operand that is not the matrix."""
+    """The number of rows of the operand `side` of a dot: the product of its free dimensions."""
     op, shape = op_of(product, hlo.Dot), shape_of(product.operands[side])
     return prod(shape.dims[d] for d in (op.rhs_free if side else op.lhs_free)(shape.rank))

@@ -1,7 +1,8 @@
 """Moves loop invariants out of loops: values that are the same in every trip.
 
 A value of the body is invariant if it depends only on constants and on elements that the loop passes on
-unchanged. It is computed before the loop and carried, where computing it again costs more than reading it.
+unchanged. It is computed before the loop and carried, if computing it in each trip costs more than reading
+it.
 """
 
 from __future__ import annotations
@@ -22,16 +23,18 @@ from axla.passes.simplify.carries import Loop, rebuilt
 from axla.passes.simplify.dce import effectful_computations, has_effect, remove_dead_computations
 
 INFLATION = 8
-"""Operations for each element that are worth an array larger than all that it is computed from."""
+"""The operations per element from which on an invariant array is moved although it is larger than every array
+that it is computed from.
+"""
 MOST_INFLATED = 1 << 26
-"""Bytes of such an array."""
-SMALL = 256  # bytes of an array that is worth carrying whatever it is computed from
-_FUNCTION = 12  # operations that a transcendental function takes as long as
-_ALWAYS = 1 << 62  # operations of what is worth moving at any size
+"""The most bytes of an invariant array that is larger than every array that it is computed from."""
+SMALL = 256  # the most bytes of an array that is always worth carrying
+_FUNCTION = 12  # operations that take as long as a transcendental function
+_ALWAYS = 1 << 62  # as many operations as make any instruction worth moving
 
 
 def while_loop_invariant_code_motion(module: Module) -> None:
-    """Computes invariant values before a loop where computing them in every trip costs more than reading
+    """Computes invariant values before a loop if computing them in every trip costs more than reading
     them.
     """
     session = rewrite.current_session()
@@ -50,7 +53,7 @@ def while_loop_invariant_code_motion(module: Module) -> None:
 
 
 def carried(loop: Loop, moved: list[Instruction], effectful: set[Computation]) -> None:
-    """Replaces a loop by one that computes these invariant values before it, and carries them."""
+    """Replaces a loop by one that carries the invariant values `moved`, which are computed before it."""
     made = rebuilt(loop, added=copied(loop, moved, loop.inst.computation, {}))
     for new, old in ((made.condition, loop.condition), (made.body, loop.body)):
         if old in effectful:
@@ -59,15 +62,15 @@ def carried(loop: Loop, moved: list[Instruction], effectful: set[Computation]) -
 
 @dataclass(slots=True)
 class Invariants:
-    """The invariant values of a body, with their cost: `work` counts operations on elements, `largest` is the
-    size in bytes of the largest array read.
+    """The invariant values of a loop body with their cost: `work` counts operations on elements, `largest` is
+    the size in bytes of the largest array that is read.
     """
 
     work: dict[Instruction, int] = field(default_factory=dict)
     largest: dict[Instruction, int] = field(default_factory=dict)
 
     def add(self, inst: Instruction) -> None:
-        """Records an instruction whose operands are recorded, with its work and largest array."""
+        """Records an instruction whose operands are already recorded."""
         operands = dict.fromkeys(inst.operands)
         own = _work(inst)
         self.work[inst] = min(_ALWAYS, own + sum(self.work[o] for o in operands))
@@ -81,22 +84,22 @@ class Invariants:
             return "it is not an array"
         work, size = self.work[inst], shape.array_bytes
         if not work:
-            return "nothing is computed"
+            return "it takes no operations"
         if size > self.largest[inst] and size > SMALL:
             if work < INFLATION * shape.size:
-                return "it is larger than what it is computed from, and cheap"
+                return "it is larger than its inputs, and cheap to compute"
             if size > MOST_INFLATED:
-                return "it is large, and what it is computed from is not"
+                return "it is large, and its inputs are small"
         return None
 
 
 def _work(inst: Instruction) -> int:
-    """The approximate number of element operations of an instruction."""
+    """The approximate number of operations on elements of an instruction."""
     op, shape = inst.op, inst.shape
     if isinstance(op, hlo.Concatenate | hlo.Slice | hlo.Pad) and any(
         type(u.op) is hlo.Dot for u in inst.users
     ):
-        return _ALWAYS  # a product reads its operands from memory
+        return _ALWAYS  # a dot would read this value from memory anyway
     if op.structural or op.free or op.moves or op.passes_on or type(op) is Constant:
         return 0
     if op.elementwise and isinstance(shape, Shape):
@@ -107,7 +110,7 @@ def _work(inst: Instruction) -> int:
 
 
 def invariants(loop: Loop, effectful: Container[Computation]) -> Invariants:
-    """The values of a loop body that do not depend on what the loop changes, with their costs."""
+    """The values of a loop body that do not depend on elements that the loop changes, with their costs."""
     body, passed = loop.body, set(loop.unchanged)
     bound = rewrite.control_bound(body)
     runs = bool(trip_count(loop.inst))
@@ -129,7 +132,7 @@ def _moved(loop: Loop, effectful: Container[Computation], session: rewrite.RuleS
     effects = (inst for inst in body.instructions if has_effect(inst, effectful))
     wanted = {body.root, *rewrite.control_bound(body), *effects}
     moved: list[Instruction] = []
-    # From the end: what does not move needs its operands in the body.
+    # From the end: an instruction that does not move needs its operands in the body.
     for inst in reversed(post_order(body)):
         if inst in wanted or not any(user in wanted for user in inst.users):
             continue
@@ -159,8 +162,8 @@ def _may_move(inst: Instruction, runs: bool, effectful: Container[Computation]) 
 
 
 def _may_not_end(inst: Instruction) -> bool:
-    """Whether running an instruction may fail or not terminate: then it may not move before a loop that might
-    make no trip.
+    """Whether an instruction may fail or not terminate. It must not move before a loop that might make no
+    trip.
     """
     return isinstance(inst.op, hlo.CustomCall) or (
         isinstance(inst.op, hlo.While) and trip_count(inst) is None
@@ -168,7 +171,7 @@ def _may_not_end(inst: Instruction) -> bool:
 
 
 def _within(inst: Instruction) -> Iterator[Instruction]:
-    """An instruction, and all instructions of the computations that it calls."""
+    """Yields an instruction, and all instructions of the computations that it calls."""
     yield inst
     for computation in {c for root in inst.op.computations() for c in called_first(root)}:
         yield from computation.instructions
@@ -177,8 +180,8 @@ def _within(inst: Instruction) -> Iterator[Instruction]:
 def copied(
     loop: Loop, wanted: list[Instruction], computation: Computation, known: Mapping[Instruction, Instruction]
 ) -> dict[Instruction, Instruction]:
-    """Copies instructions of the body, with everything they depend on, to the place of the loop; returns the
-    copies. `known` has replacements for instructions of the body.
+    """Copies instructions of a loop body, with everything that they depend on, to the computation of the
+    loop. Returns the copies. `known` has replacements for instructions of the body.
     """
     parameter = loop.body.parameters[0]
     copies = dict(known)

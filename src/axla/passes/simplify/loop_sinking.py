@@ -1,11 +1,10 @@
-"""Products that a loop only adds up, or only stores, are computed after it, as one product.
+"""Moves dots after loops: dots that a loop only adds up, or only stores, become one dot after the loop.
 
-The gradient of a scan adds x[i]^T g[i] to the gradient of a matrix in each trip: the sum is one product of
-all x and all g, which the loop stores. A product of a value with an invariant matrix, stored in every trip,
-is a slice of one product of all values. Products of few rows wait for memory, those of many rows do not. XLA
-does not do this.
+The gradient of a scan adds x[i]^T g[i] to the gradient of a matrix in each trip. The sum is one dot of all x
+and all g, which the loop stores. A dot of a value with an invariant matrix, stored in every trip, is a slice
+of one dot of all values. Dots of few rows wait for memory, those of many rows do not. XLA does not do this.
 
-The sum is then taken in the order of a single product, in which the order is free.
+The sum is then taken in the order of a single dot, in which the order is free.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ from axla.passes.simplify.match import constant
 
 
 def while_loop_dot_sinking(module: Module) -> None:
-    """Computes after a loop, as one product, the products that its trips only add up or only store."""
+    """Computes after a loop, as one dot, the dots that its trips only add up or only store."""
     effectful = effectful_computations(module)
     session = rewrite.current_session()
     changed = False
@@ -57,9 +56,9 @@ def while_loop_dot_sinking(module: Module) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Sum:
-    """A product that the body adds to an element of the tuple. `total`: the sum with it; `rest`: the sum
-    without it; `term`: the product with its dimensions permuted. The values of its operands in all trips are
-    stored at `start`.
+    """A dot that the body adds to an element of the tuple. `total`: the sum with the dot; `rest`: the sum
+    without it; `term`: the dot with its dimensions permuted. The values of its operands in all trips are
+    stored at index `start`.
     """
 
     element: int
@@ -72,8 +71,8 @@ class _Sum:
 
 @dataclass(frozen=True, slots=True)
 class _Store:
-    """A value computed by products that the body only stores in an element of the tuple, at `taken`.
-    `leaves`: the other values it depends on that are not invariant.
+    """A value computed by dots that the body only stores in an element of the tuple, as the slice `taken`.
+    `leaves`: the other values that are not invariant and from which it is computed.
     """
 
     element: int
@@ -85,17 +84,18 @@ class _Store:
 
 @dataclass(slots=True)
 class _Sinking:
-    """Finds the products of one loop that can be computed after it, and moves them there. `stored` has, for
-    each value that every trip stores in an array and the index that it stores it at, the place and the array
-    after that.
+    """Finds the dots of one loop that can be computed after it, and moves them there. `stored` has the values
+    that every trip stores in an array: it maps (value, index at which it is stored) to the slice and to the
+    array after the store.
     """
 
     loop: Loop
     trips: int
     slices: Slices
-    carries: dict[int, Instruction]  # those that the body reads, and reads once, and the condition does not
+    carries: dict[int, Instruction]  # element number -> value, if only one instruction reads it, in the body
     stored: dict[tuple[Instruction, Instruction], tuple[Taken, Instruction]] = field(default_factory=dict)
-    added: dict[Instruction, Instruction] = field(default_factory=dict)  # array -> with what is stored in it
+    # array of zeros -> the array after the store into it
+    added: dict[Instruction, Instruction] = field(default_factory=dict)
     _covers: dict[Instruction, bool] = field(default_factory=dict)
 
     @classmethod
@@ -114,7 +114,7 @@ class _Sinking:
         return sinking
 
     def _covers_all(self, start: Instruction) -> bool:
-        """Whether a number takes each value from 0 to the trip count - 1 exactly once."""
+        """Whether an index has each value from 0 to the trip count - 1 in exactly one trip."""
         if start not in self._covers:
             values = values_in_trips(start, self.loop.inst, self.trips)
             self._covers[start] = values is not None and np.array_equal(
@@ -123,8 +123,8 @@ class _Sinking:
         return self._covers[start]
 
     def _place(self, n: int, end: Instruction) -> tuple[Instruction, Taken] | None:
-        """The value that the body stores in element `n`, and where, if all trips together fill the
-        element.
+        """The value that the body stores in element `n`, and the slice that it is stored in. None unless all
+        trips together fill the element.
         """
         if type(end.op) is not hlo.DynamicUpdateSlice or end.operands[0] is not self.carries.get(n):
             return None
@@ -140,7 +140,7 @@ class _Sinking:
         return (value, taken) if self._covers_all(taken.start) else None
 
     def sums(self) -> Iterator[_Sum]:
-        """The products that are added up, and are worth computing after the loop."""
+        """Yields the dots that are added up, and are worth computing after the loop."""
         once = Counter(self.loop.next)
         for n, inst in self.carries.items():
             end, path = self.loop.next[n], []
@@ -176,20 +176,20 @@ class _Sinking:
         return all(shape.byte_size * self.trips <= MOST_BYTES for shape in shapes)
 
     def _is_whole(self, value: Instruction, start: Instruction) -> bool:
-        """Whether an array already holds all values that this value takes in the trips."""
+        """Whether an array already has all values that this value takes in the trips."""
         return (
             self.slices.taken.get(value, None) == self._taken(value, start) or (value, start) in self.stored
         )
 
     def _taken(self, value: Instruction, start: Instruction) -> Taken:
-        """How a value is taken out of the array of its values in all trips."""
+        """The slice that a value is in the array of its values in all trips."""
         taken = self.slices.taken.get(value)
         if taken is not None and taken.start is start and taken.size == self.trips:
             return taken
         return self.stored[value, start][0] if (value, start) in self.stored else Taken(start, self.trips, 0)
 
     def stores(self) -> Iterator[_Store]:
-        """The values that are only stored, and are worth computing after the loop."""
+        """Yields the values that are only stored, and are worth computing after the loop."""
         places: dict[int, tuple[Instruction, Taken]] = {}
         owner: dict[Instruction, int] = {}
         once = Counter(self.loop.next)
@@ -219,8 +219,8 @@ class _Sinking:
             yield from self._store(_Store(n, value, taken, tuple(leaves[n]), self.slices.like()), inside[n])
 
     def _may_follow(self, inst: Instruction, value: Instruction, start: Instruction) -> bool:
-        """Whether a stored value can be computed after the loop: by products with invariant matrices, and
-        element by element.
+        """Whether an instruction that a stored value depends on can move after the loop with it: a dot with
+        an invariant matrix, an elementwise op, or one that moves elements.
         """
         op = inst.op
         if (inst is not value and self._is_whole(inst, start)) or not isinstance(inst.shape, Shape):
@@ -251,9 +251,9 @@ class _Sinking:
             yield store
 
     def sink(self, found: list[_Sum | _Store]) -> None:
-        """Removes products from the body, and computes their results after the loop."""
+        """Removes dots from the body, and computes their results after the loop."""
         loop, body, computation = self.loop, self.loop.body, self.loop.inst.computation
-        late: dict[Instruction, int] = {}  # what is computed after the loop, from what it stores: the element
+        late: dict[Instruction, int] = {}  # value to compute after the loop -> its element
         for one in found:
             if isinstance(one, _Sum):
                 late[self._product_of_all(one)] = one.element
@@ -290,8 +290,8 @@ class _Sinking:
         return computation.add(hlo.Broadcast(shape, ()), [zero])
 
     def _whole(self, value: Instruction, start: Instruction) -> Instruction:
-        """The array of a value's values in all trips, after the loop; the body stores them if it did not
-        before.
+        """The array of a value's values in all trips, after the loop. The body is changed to store them if it
+        does not yet.
         """
         if (value, start) in self.stored:
             return self.stored[value, start][1]
@@ -307,7 +307,7 @@ class _Sinking:
         return end
 
     def _product_of_all(self, one: _Sum) -> Instruction:
-        """The sum of a product over all trips, with the dimensions of the term that the body adds."""
+        """The sum of a dot over all trips, as one dot, with the dimensions of the term that the body adds."""
         op, numbers, operands = op_of(one.product, hlo.Dot), {}, []
         for own, operand in zip(("lhs", "rhs"), one.product.operands, strict=True):
             along = self._taken(operand, one.start).along

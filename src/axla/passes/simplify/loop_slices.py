@@ -1,7 +1,8 @@
-"""Values of a loop body that are slices of invariant arrays.
+"""Finds values of a loop body that are slices of arrays known before the loop.
 
-In each trip, a scan takes x[i] out of an array x. A value computed from x[i] and from invariant values, as
-`tanh(x[i] * 2)`, is a slice at i of an array, too: of `tanh(x * 2)`, which may be computed before the loop.
+In each trip, a scan takes x[i] out of an array x. A value that is computed from x[i] and from invariant
+values, as `tanh(x[i] * 2)`, is a slice at i of an array, too: of `tanh(x * 2)`, which may be computed before
+the loop.
 """
 
 from __future__ import annotations
@@ -22,13 +23,15 @@ from axla.ir.typed import op_of, shape_of
 from axla.passes.simplify.match import constant
 
 MOST_BYTES = 1 << 26
-"""Of an array that is computed before a loop though it is larger than all that it is computed from."""
+"""The most bytes of an array that is computed before a loop although it is larger than all that it is
+computed from.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """How a value is taken out of a whole array. The array has one more dimension, `along`, of `size`; the
-    value is its slice at `start`.
+    """The slice of a whole array that a value is: at index `start` of dimension `along`. The array has this
+    dimension, of `size`, in addition to those of the value.
     """
 
     start: Instruction
@@ -42,19 +45,19 @@ class Taken:
 
 @dataclass(slots=True)
 class Slices:
-    """The values of a body that are slices. `invariant`: values that are the same in every trip; `longest`:
-    the largest allowed size of the sliced dimension.
+    """The values of a loop body that are slices of whole arrays. `invariant`: values that are the same in
+    every trip; `longest`: the largest allowed size of the sliced dimension.
     """
 
     computation: Computation
     invariant: Container[Instruction]
     longest: int
     taken: dict[Instruction, Taken] = field(default_factory=dict)
-    _ops: dict[Instruction, Op] = field(default_factory=dict)  # what makes the whole array
+    _ops: dict[Instruction, Op] = field(default_factory=dict)  # the op that computes the whole array
     _wholes: dict[Instruction, Instruction] = field(default_factory=dict)
 
     def learn(self, inst: Instruction) -> None:
-        """Determines whether a value is a slice, once its operands are known."""
+        """Records a value if it is a slice. Its operands must have been handled before."""
         if type(inst.op) is hlo.DynamicSlice:
             self._learn_slice(inst)
             return
@@ -80,22 +83,24 @@ class Slices:
         if source not in self.invariant or len(along) != 1 or sizes[along[0]] != 1:
             return
         if inst.operands[1].shape.rank:
-            return  # one vector of indices
+            return  # indices given as one vector
         (d,) = along
         if dims[d] <= self.longest:
             self.taken[inst] = Taken(inst.operands[1 + d], dims[d], d)
             self._ops[inst] = hlo.Reshape(Shape(shape_of(source).dtype, _with(sizes, d, dims[d])))
 
     def like(self) -> Slices:
-        """The same for the same body, before any slices are known."""
+        """A new object for the same body, without any known slices."""
         return Slices(self.computation, self.invariant, self.longest)
 
     def seed(self, value: Instruction, taken: Taken, whole: Instruction) -> None:
-        """Records that a value is a slice of a whole array."""
+        """Records that a value is the slice `taken` of the array `whole`."""
         self.taken[value], self._wholes[value] = taken, whole
 
     def put(self, whole: Instruction, taken: Taken, dims: tuple[int, ...]) -> Instruction:
-        """Adds the slice of a whole array to the body, with the dimensions of the value that it replaces."""
+        """Adds the slice of a whole array to the body, reshaped to the dimensions of the value that it
+        replaces.
+        """
         shape = shape_of(whole)
         starts = [taken.start if d == taken.along else self._zero(taken.start) for d in range(shape.rank)]
         sizes = _with(shape.dims[: taken.along] + shape.dims[taken.along + 1 :], taken.along, 1)
@@ -156,13 +161,15 @@ def _with(values: Iterable[int], at: int, value: int) -> tuple[int, ...]:
 
 
 _Found = tuple[int, Op] | None
-"""Where the dimension of the trips is in the whole of a result, and the op that computes it; where the op has
-a field for its result shape, that is the one of a single trip.
+"""The position of the dimension of the trips in the whole result, and the op that computes it. If the op has
+a field for its result shape, that is still the shape of a single trip.
 """
 
 
 def _of_whole(inst: Instruction, taken: Taken, sliced: list[bool]) -> _Found:
-    """The op that computes an instruction for all trips; `sliced` tells which operands are slices."""
+    """The op that computes an instruction for all trips at once, or None. `sliced` says which operands are
+    slices.
+    """
     op, shape = inst.op, shape_of(inst)
     if op.elementwise:
         pairs = zip(inst.operands, sliced, strict=True)
@@ -210,7 +217,7 @@ def _reduce(inst: Instruction, taken: Taken, sliced: list[bool]) -> _Found:
 
 
 def _gather(inst: Instruction, taken: Taken, sliced: list[bool]) -> _Found:
-    """A gather whose indices are slices; the dimension of the trips comes first."""
+    """Handles a gather whose indices are slices; the dimension of the trips comes first."""
     op = op_of(inst, hlo.Gather)
     whole = replace(
         op, offset_dims=tuple(d + 1 for d in op.offset_dims), index_vector_dim=op.index_vector_dim + 1,
@@ -221,7 +228,7 @@ def _gather(inst: Instruction, taken: Taken, sliced: list[bool]) -> _Found:
 
 
 def _dot(inst: Instruction, taken: Taken, sliced: list[bool]) -> _Found:
-    """A dot with one operand that is the same in each trip."""
+    """Handles a dot with one operand that is the same in each trip."""
     op, side, along = op_of(inst, hlo.Dot), sliced.index(True), taken.along
     own = ("lhs", "rhs")[side]
     changed = {

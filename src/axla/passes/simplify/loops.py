@@ -1,4 +1,4 @@
-"""While loops: fewer carried elements."""
+"""Simplifies while loops: removes elements that they carry."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from axla.passes.simplify.match import full
 
 
 def while_loop_simplifier(module: Module) -> None:
-    """Removes elements that are not needed, do not change, or are constant."""
+    """Removes elements of loops that are not needed, do not change, or are constant."""
     session = rewrite.current_session()
     effectful = set(effectful_computations(module))
     cut_dead_carries(module, effectful)
@@ -65,8 +65,8 @@ def _keep_effects(loop: Loop, made: While, effectful: set[Computation]) -> None:
 
 
 def _is_removed(inst: Instruction, effectful: Container[Computation], session: rewrite.RuleSession) -> bool:
-    """Replaces a loop whose body returns its parameter by the loop's operand. As in XLA, a loop without
-    effects is taken to end.
+    """Replaces a loop by its operand if the body returns its parameter; returns whether it did. As in XLA, a
+    loop without side effects is assumed to end.
     """
     op, (start,) = op_of(inst, While), inst.operands
     root = op.body.root
@@ -81,7 +81,7 @@ def _is_removed(inst: Instruction, effectful: Container[Computation], session: r
 
 
 def _spread_root(inst: Instruction, session: rewrite.RuleSession) -> None:
-    """Replaces a root that is a loop by a tuple of its elements, if one of them does not change."""
+    """Replaces a root that is a loop by a tuple of the loop's elements, if one of them does not change."""
     op, (start,), shape = op_of(inst, While), inst.operands, inst.shape
     if type(start.op) is not Tuple or type(op.body.root.op) is not Tuple or shape is not start.shape:
         return
@@ -94,7 +94,7 @@ def _spread_root(inst: Instruction, session: rewrite.RuleSession) -> None:
 
 
 def _forward_unchanged(loop: Loop, session: rewrite.RuleSession) -> None:
-    """After a loop, replaces the elements that it does not change by their initial values."""
+    """After a loop, replaces the elements that the loop does not change by their initial values."""
     computation = loop.inst.computation
     unchanged = set(loop.unchanged)
     for index, user in elements_of(loop.inst):
@@ -133,7 +133,9 @@ def _decide_tests(loop: Loop, session: rewrite.RuleSession) -> None:
 
 
 def _test_of_element(test: Instruction, parameter: Instruction) -> tuple[int, Compare, Instruction] | None:
-    """The comparison of a loop element with a constant: which element, the direction, and the constant."""
+    """The comparison of a loop element with a constant, as (element number, op, constant); None for other
+    instructions.
+    """
     if not isinstance(test.op, Compare):
         return None
     left, right = test.operands
@@ -149,10 +151,10 @@ def _is_own(loop: Loop) -> bool:
 
 
 def _needed(loop: Loop, effectful: Container[Computation]) -> tuple[set[int], set[Instruction]]:
-    """The elements that the condition or a user after the loop reads, and those on which these or effects
-    depend.
+    """The elements that a loop needs: those read by the condition or after the loop, and those on which these
+    or effects depend.
 
-    Also the instructions of the body that compute them, or have effects.
+    Also returns the instructions of the body that compute them, or have effects.
     """
     needed = {index for index, _ in elements_of(loop.inst)}
     needed |= {index for index, _ in elements_of(loop.condition.parameters[0])}

@@ -17,17 +17,19 @@ from axla.ir.typed import op_of, shape_of
 
 
 def same_shape(x: Instruction, root: Instruction) -> bool:
-    """Whether `x` can replace `root`: element type and sizes agree. (Elementwise ops may mix float types.)"""
+    """Whether `x` can replace `root`: element types and sizes are equal. (Elementwise ops may mix float
+    types.)
+    """
     return x.shape.logical is root.shape.logical
 
 
 def is_constant(inst: Instruction) -> bool:
-    """Whether an instruction is a constant, or a broadcast scalar constant."""
+    """Whether an instruction is a constant, or a broadcast of a constant."""
     return type(inst.op) is Constant or (type(inst.op) is Broadcast and type(inst.operands[0].op) is Constant)
 
 
 def values_of(inst: Instruction) -> np.ndarray | None:
-    """The array of a constant; None for anything else, and for a constant whose values are elided in the
+    """The array of a constant. None for other instructions, and for a constant whose values are elided in the
     text.
     """
     op = inst.op
@@ -37,8 +39,8 @@ def values_of(inst: Instruction) -> np.ndarray | None:
 
 
 def uniform(inst: Instruction) -> np.ndarray | None:
-    """The common value (an array of rank 0) of all elements of a constant or broadcast constant; else
-    None.
+    """The common value (an array of rank 0) of all elements of a constant or broadcast constant. None for
+    other instructions, or if the elements differ.
     """
     if type(inst.op) is Broadcast:
         inst = inst.operands[0]
@@ -46,7 +48,7 @@ def uniform(inst: Instruction) -> np.ndarray | None:
     if values is None or values.size == 0:
         return None
     flat = values.reshape(-1)
-    # The ends first: a constant that is not uniform is mostly seen at once, however large.
+    # The ends first: they differ in most constants that are not uniform.
     if flat.size > 1 and not (
         flat[0].tobytes() == flat[-1].tobytes() and op_of(inst, Constant).literal.is_uniform()
     ):
@@ -69,7 +71,7 @@ def is_all(inst: Instruction, number: float) -> bool:
 
 
 def is_all_ones(inst: Instruction) -> bool:
-    """Whether every bit of every element is set (of pred: true)."""
+    """Whether every bit of every element is set; for pred, whether every element is true."""
     value = uniform(inst)
     if value is None:
         return False
@@ -77,7 +79,7 @@ def is_all_ones(inst: Instruction) -> bool:
 
 
 def limits(dtype: DType) -> tuple[Any, Any]:
-    """The smallest and largest values of an ordered type: infinities if it has them."""
+    """The smallest and the largest value of an ordered type: infinities if it has them."""
     if dtype.is_pred:
         return False, True
     if dtype.is_integer:
@@ -89,7 +91,7 @@ def limits(dtype: DType) -> tuple[Any, Any]:
 
 
 def neutral(op: type[Op] | None, dtype: DType) -> Any:
-    """The identity of `op` in a type: combining it with any number gives that number. None where there is
+    """The identity of `op` in a type: combining it with any number returns that number. None if there is
     none.
     """
     if op in (Maximum, Minimum):
@@ -107,20 +109,22 @@ def dtype_of(inst: Instruction) -> DType:
 
 
 def is_float(inst: Instruction) -> bool:
-    """Whether an instruction gives an array of real floating-point numbers."""
+    """Whether an instruction computes an array of real floating-point numbers."""
     shape = inst.shape
     return isinstance(shape, Shape) and shape.dtype.is_float
 
 
 def has_negatives(inst: Instruction) -> bool:
-    """Whether the numbers of its type can be negated. f8e8m0fnu has powers of two only: a negated number is
-    NaN.
+    """Whether the numbers of an instruction's type can be negated. f8e8m0fnu has only powers of two: a
+    negated number is NaN.
     """
     return dtype_of(inst).has_zero
 
 
 def is_exact(inst: Instruction) -> bool:
-    """Whether its elements are integers or pred, whose arithmetic is exact and has no NaN."""
+    """Whether the elements of an instruction are integers or pred, whose arithmetic is exact and has no
+    NaN.
+    """
     shape = inst.shape
     return isinstance(shape, Shape) and not shape.dtype.is_inexact
 
@@ -131,19 +135,19 @@ def constant(computation: Computation, literal: Literal) -> Instruction:
 
 
 def full(root: Instruction, value: object) -> Instruction:
-    """An array like `root` of which every element is `value`."""
+    """An array with the shape of `root`, in which every element is `value`."""
     shape = shape_of(root)
     return spread(root, constant(root.computation, Literal.scalar(shape.dtype, value)))
 
 
 def spread(root: Instruction, scalar: Instruction) -> Instruction:
-    """An array like `root` of which every element is a scalar."""
+    """An array with the shape of `root`, in which every element is `scalar`."""
     return Broadcast(shape_of(root), ())(scalar) if shape_of(root).dims else scalar
 
 
 def combiner(body: Computation) -> type[Op] | None:
-    """The class of the op, where a computation applies a single op to its two parameters, in either order if
-    it commutes; else None.
+    """The class of the only op that a computation applies to its two parameters, in either order if the op
+    commutes; None for other computations.
     """
     root = body.root
     if len(body.parameters) != 2 or len(root.operands) != 2 or not root.op.elementwise:

@@ -1,5 +1,5 @@
-"""Facts about the elements of an array: integer bounds, differences between successive elements, floats that
-do not occur.
+"""Finds facts about the elements of an array: integer bounds, constant differences between successive
+elements, and floats that do not occur.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ Range = tuple[int, int]
 """The smallest and the largest integer that an element may be."""
 
 DEPTH = 5
-"""How many ops up an operand is looked at."""
+"""The most ops that are followed from a value to its operands."""
 
 LONGEST = 1 << 16
-"""Elements of the largest constant whose values are looked at."""
+"""The most elements of a constant whose values are examined."""
 
 MOVES = (
     hlo.Broadcast,
@@ -37,18 +37,20 @@ MOVES = (
     hlo.DynamicSlice,
     hlo.Gather,
 )
-"""Ops whose elements are all elements of their first operand."""
+"""Ops whose result has only elements of their first operand."""
 
 
 def range_of(inst: Instruction, depth: int = DEPTH) -> Range | None:
-    """The smallest and largest possible value of the elements; None if they are not integers."""
+    """The smallest and the largest possible value of an array's elements. The bounds of the type if nothing
+    else is known; None if the elements are not integers.
+    """
     shape = inst.shape
     if not isinstance(shape, Shape) or not shape.dtype.is_integer:
         return None
     low, high = limits(shape.dtype)
     found = _found(inst, shape, depth) if depth else None
     if found is None or found[0] < low or found[1] > high:
-        return low, high  # nothing is known, or it may have wrapped
+        return low, high  # nothing is known, or the value may have wrapped
     return found
 
 
@@ -78,7 +80,7 @@ def _found(inst: Instruction, shape: Shape, depth: int) -> Range | None:
 
 
 def _meets_elements(window: Window) -> bool:
-    """Whether there is an element in each place of a window."""
+    """Whether every position of a window covers at least one element."""
     edges = zip(window.size, window.low, window.high, strict=True)
     dense = {*window.base_dilation, *window.window_dilation} <= {1}
     return dense and all(max(low, high) < size for size, low, high in edges)
@@ -134,12 +136,14 @@ RANGES: dict[type[Op], Callable[..., Range | None]] = {
     hlo.Convert: lambda a: a,
     hlo.Select: lambda a, b: (min(a[0], b[0]), max(a[1], b[1])),
 }
-"""Op class -> the range of the results, of those of the operands, as if numbers had no end."""
+"""Op class -> function from the ranges of the operands to the range of the result, as if numbers never
+overflowed.
+"""
 
 
 def is_never_negative(inst: Instruction, depth: int = DEPTH) -> bool:
-    """Whether no element is negative: integers below 0, or floats other than NaN with the sign bit (so no
-    -0.0).
+    """Whether no element is negative. A float is negative if it has the sign bit, -0.0 included; NaN does not
+    count.
     """
     found = range_of(inst)
     if found is not None:
@@ -164,7 +168,7 @@ def is_never_negative(inst: Instruction, depth: int = DEPTH) -> bool:
 
 
 Progression = tuple[int, int, int]
-"""Numbers that follow each other at equal distance: the first, the step, how many."""
+"""Numbers with a constant difference: the first number, the difference, the count."""
 
 
 def progression(inst: Instruction, depth: int = DEPTH) -> Progression | None:
@@ -178,7 +182,7 @@ def progression(inst: Instruction, depth: int = DEPTH) -> Progression | None:
     start, step, count = found
     low, high = limits(shape.dtype)
     first, last = sorted((start, start + step * (count - 1)))
-    return found if low <= first and last <= high else None  # else it wraps
+    return found if low <= first and last <= high else None  # None if the numbers wrap
 
 
 def _progression(inst: Instruction, shape: Shape, depth: int) -> Progression | None:
@@ -213,10 +217,10 @@ def _of_values(values: np.ndarray) -> Progression | None:
 
 
 def lacks_negative_zero(inst: Instruction, assumed: frozenset[Instruction] = frozenset()) -> bool:
-    """Whether no element is -0.0, so that adding 0.0 changes none.
+    """Whether no element is -0.0, so that adding 0.0 changes no element.
 
-    An element of a loop is never -0.0 if its initial value is not, and its next value is not, assuming that
-    for the current one (`assumed`).
+    An element that a loop carries is never -0.0 if its initial value is not, and if its next value is not,
+    provided that the current one (which is added to `assumed`) is not.
     """
     if inst in assumed:
         return True
@@ -225,7 +229,7 @@ def lacks_negative_zero(inst: Instruction, assumed: frozenset[Instruction] = fro
         return False
     assumed |= {inst}
     if isinstance(op, hlo.Add):
-        return any(lacks_negative_zero(o, assumed) for o in operands)  # -0.0 is the sum of two of them only
+        return any(lacks_negative_zero(o, assumed) for o in operands)  # -0.0 is only the sum of two -0.0
     if isinstance(op, MOVES):
         return lacks_negative_zero(operands[0], assumed)
     if isinstance(op, hlo.DynamicUpdateSlice):
@@ -238,7 +242,9 @@ def lacks_negative_zero(inst: Instruction, assumed: frozenset[Instruction] = fro
 
 
 def _carry(inst: Instruction) -> tuple[Instruction, Instruction] | None:
-    """For an element of a loop body's parameter: its initial value and its next value."""
+    """For an element of a loop body's parameter, its initial value and its value after a trip; None if it is
+    not one.
+    """
     index, (source,) = op_of(inst, GetTupleElement).index, inst.operands
     body = inst.computation
     if not isinstance(source.op, Parameter) or inst.computation.module.entry is body:
@@ -253,7 +259,7 @@ def _carry(inst: Instruction) -> tuple[Instruction, Instruction] | None:
 
 
 def adds_nothing(zero: Instruction, to: Instruction) -> bool:
-    """Whether adding the zeros of `zero` to `to` changes no bit."""
+    """Whether adding `zero`, which must be constant, to `to` changes no bit."""
     if dtype_of(to).is_float:
         return is_all(zero, -0.0) or is_all(zero, 0) and lacks_negative_zero(to)
     return dtype_of(to).is_integer and is_all(zero, 0)

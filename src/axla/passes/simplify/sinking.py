@@ -1,8 +1,8 @@
 """Moves constants into loops, and values that are cheaper to compute again than to read.
 
-A loop that carries an array of constants reads it from memory in every trip, and its body knows nothing of
-its values. Created in the body, the array becomes part of the kernels that read it. `loop_motion.py` moves
-values the other way by the same criterion, so that neither undoes the other.
+A loop that carries a constant array reads it from memory in every trip, and its body does not know its
+values. If the array is created in the body, it becomes part of the kernels that read it. `loop_motion.py`
+moves values in the other direction by the same criterion, so that neither pass undoes the other.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from axla.passes.simplify.carries import Loop, elements_of, rebuilt
 from axla.passes.simplify.dce import remove_dead_computations
 from axla.passes.simplify.loop_motion import Invariants
 
-LONGEST = 8  # instructions that make a value
+LONGEST = 8  # the most instructions that compute a value
 
 
 def while_loop_fusible_sinking(module: Module) -> None:
-    """Creates inside loops, instead of carrying them, constants and values computed from small constants or
-    iotas.
+    """Makes loops create constants, and values computed from small constants or iotas, in the body instead of
+    carrying them.
     """
     session = rewrite.current_session()
     changed = False
@@ -50,19 +50,19 @@ def why_carry(loop: Loop, number: int) -> str | None:
         return None if value.shape.is_array else "it is not an array"
     read = [u for n, e in elements_of(loop.body.parameters[0]) if n == number for u in e.users]
     if not all(u.op.elementwise or type(u.op) is Reduce or u is loop.body.root for u in read):
-        return "what reads it needs it in memory"
+        return "an instruction that reads it needs it in memory"
     order = _tree(value)
     if order is None:
-        return "it is made of many instructions, or of what is not constant"
+        return "it takes too many instructions, or is not constant"
     found = Invariants()
     for inst in order:
         found.add(inst)
-    return "it takes long to make" if found.why_stay(value) is None else None
+    return "computing it takes longer than reading it" if found.why_stay(value) is None else None
 
 
 def _tree(value: Instruction) -> list[Instruction] | None:
-    """The instructions that compute a value from constants and iotas; None where there are too many or they
-    have other operands.
+    """The instructions that compute a value from constants and iotas; None if there are too many or they have
+    other operands.
     """
     seen, stack = {value}, [value]
     while stack:

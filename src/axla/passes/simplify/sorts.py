@@ -1,4 +1,4 @@
-"""Sorts with fewer operands."""
+"""Removes operands of sorts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ from axla.passes.simplify.carries import elements_of, only_elements
 
 
 def simplify_sorts(module: Module) -> None:
-    """Removes operands that neither the order nor a later instruction needs, and sorts of single elements."""
+    """Removes operands of sorts if neither the comparator nor a later instruction needs them, and sorts of
+    single elements.
+    """
     session = rewrite.current_session()
     for computation in tuple(module.computations):
         found = [i for i in computation.instructions if type(i.op) is Sort]
@@ -35,7 +37,7 @@ def simplify_sorts(module: Module) -> None:
 
 
 def _needed(inst: Instruction) -> list[int]:
-    """The operands that a sort compares, or whose sorted elements are read."""
+    """The numbers of the operands that a sort compares, or whose sorted elements are read."""
     everything = list(range(len(inst.operands)))
     if inst.shape.is_array or inst is inst.computation.root or not only_elements(inst):
         return everything
@@ -58,7 +60,7 @@ def _without(inst: Instruction, kept: list[int]) -> None:
 
 
 def _of_parameters(source: Computation, numbers: list[int]) -> Computation:
-    """A copy of a computation with only some of its parameters; it does not use the others."""
+    """Copies a computation with only the parameters `numbers`; it does not use the others."""
     target = source.module.add_computation(source.name)
     values = {
         source.parameters[n]: target.add(Parameter(source.parameters[n].shape, place))

@@ -1,10 +1,10 @@
-"""Loops with few trips: as many copies of the body.
+"""Unrolls loops with few trips.
 
-Two trips are always cheaper than a loop, if the body is small. More trips pay where a body has products:
-these stay separate kernels, and the slices that they read are then at known positions, so that nothing is
-copied for them. Elementwise bodies gain nothing: all trips become one kernel with long chains of dependent
-operations, which is slower than reading the cache again (8 trips of 7 operations on 100,000 elements: 0.23
-against 0.07 ms).
+Two trips are always cheaper than a loop, if the body is small. More trips pay if a body has dots: these stay
+separate kernels, and the slices that they read are then at known positions, so that nothing is copied for
+them. Elementwise bodies gain nothing: all trips become one kernel with long chains of dependent operations,
+which is slower than reading the cache again (8 trips of 7 operations on 100,000 elements: 0.23 instead of
+0.07 ms).
 
 A while with the frontend attribute `unroll_factor` is unrolled by that factor, with the remaining trips
 before the loop; `full` unrolls all trips.
@@ -26,19 +26,19 @@ from axla.passes.simplify.carries import elements_of
 from axla.passes.simplify.dce import effectful_computations, has_effect, remove_dead_computations
 
 FEW = 2
-"""Trips that are written out whatever the body does."""
+"""The most trips of a loop that is unrolled whatever its body computes."""
 MOST = 8
-"""And those where it has products."""
+"""The most trips of a loop that is unrolled if its body has dots or convolutions."""
 COPIED = 200
-"""Instructions that all trips of a loop may be."""
+"""The most instructions that an unrolled loop may have."""
 ASKED = 10_000
-"""The same where the program asks for it."""
+"""The most instructions that a trip may have if the program asks for unrolling."""
 GROWTH = 50_000
-"""Instructions that all loops of a module may become."""
+"""The most instructions that all unrolled loops of a module may add."""
 
 
 def while_loop_unroller(module: Module) -> None:
-    """Unrolls loops with few trips, and others by the factor that the program asks for."""
+    """Unrolls loops with few trips, and other loops by the factor that the program asks for."""
     session = rewrite.current_session()
     effectful: frozenset[Computation] | None = None
     left, changed = GROWTH, False
@@ -64,7 +64,7 @@ def while_loop_unroller(module: Module) -> None:
 
 
 def _factor(inst: Instruction, trips: int) -> int | None:
-    """How many trips become one; None for a loop that is not unrolled."""
+    """The number of trips that become one trip; None for a loop that is not unrolled."""
     body = op_of(inst, While).body
     if trips <= 1:
         return trips
@@ -79,12 +79,14 @@ def _factor(inst: Instruction, trips: int) -> int | None:
 
 
 def body_size(body: Computation) -> int:
-    """The number of instructions that a trip runs, including those of called computations."""
+    """The number of instructions that a trip runs, with those of called computations."""
     return sum(len(c.instructions) for c in called_first(body))
 
 
 def unroll(inst: Instruction, trips: int, factor: int) -> None:
-    """Makes `factor` trips of a loop one; remaining trips come before the loop. 0 unrolls all trips."""
+    """Makes `factor` trips of a loop one trip; remaining trips come before the loop. A factor of 0 unrolls
+    all trips.
+    """
     computation, op = inst.computation, op_of(inst, While)
     value = inst.operands[0]
     for _ in range(trips if factor in (0, trips) else trips % factor):
@@ -98,12 +100,12 @@ def unroll(inst: Instruction, trips: int, factor: int) -> None:
 
 
 def _repeated(body: Computation, factor: int) -> Computation:
-    """A body that does the work of `factor` trips."""
+    """A new body that does the work of `factor` trips."""
     made = body.module.add_computation(body.name)
     value = made.add(Parameter(body.parameters[0].shape, 0), name=body.parameters[0].name)
     for _ in range(factor):
         known = {body.parameters[0]: value}
-        if isinstance(value.op, Tuple):  # a counter is seen to count
+        if isinstance(value.op, Tuple):  # reads elements directly, so that a counter is seen to count
             known |= {part: value.operands[n] for n, part in elements_of(body.parameters[0])}
         value = copy_instructions(body, made, known)[body.root]
     made.set_root(value)

@@ -68,7 +68,7 @@ class BytecodeOperations(Bytes):
         # attributes.
         self.attribute_room = 10_000 + 8 * len(self.data)
         self._known: dict[tuple[int, int, int], dict[str, Any]] = {}
-        # the current names of the operations
+        # The current names of the operations.
         self._targets = [vhlo.TARGETS.get(name, name) for name, _ in names]
 
     def read(self) -> list[mlir.Operation]:
@@ -170,7 +170,7 @@ class BytecodeOperations(Bytes):
             target = targets[name]
             operation = mlir.Operation(target, operands, kinds, attributes, None, place)
             if target == CAST and _same_tensors(operands, kinds):
-                # a cast between VHLO and another dialect, whose types are the same here
+                # A cast between VHLO and another dialect, whose types are the same here.
                 operation.results = operands
             else:
                 block.operations.append(operation)

@@ -212,7 +212,7 @@ def today(operation: str, attributes: dict[str, Any]) -> dict[str, Any]:
     name, record = operation[5:-3], OPERATIONS[TARGETS[operation]]
     defaults = {a.name: a.default for a in record.attributes if a.default}
     gone = [n for n, default in defaults.items() if n in attributes and is_default(default, attributes[n])]
-    # older versions have attributes with the names of operands
+    # Older versions have attributes with the names of operands.
     gone += [value.name for value in record.operands]
     own = {n: attributes[n] for n in inherent if n not in gone}
     others = {n: value for n, value in attributes.items() if n not in inherent}

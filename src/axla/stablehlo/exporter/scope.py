@@ -165,7 +165,7 @@ class ExportScope(Builder):
             self._carried = {} if plain else carried(extra)
             single = isinstance(inst.shape, TupleShape) and inst.shape.leaf_count < 2
             if single or inst.opcode in _OTHER_RESULTS:
-                # the sharding has an entry for each leaf, but the operation has other results
+                # The sharding has an entry for each leaf, but the operation has other results.
                 self._carried.pop("mhlo.sharding", None)
             try:
                 if rule is None:

@@ -81,7 +81,7 @@ class Origins:
     """Makes the extras and names of operations. Operations with one location object share the extra."""
 
     def __init__(self) -> None:
-        # by identity, since the source keeps the locations alive
+        # By identity, since the source keeps the locations alive.
         self._locations: dict[int, tuple[Extra, str]] = {}
 
     def of(self, location: mlir.Location | None, attributes: dict[str, Any]) -> tuple[Extra, str]:

@@ -117,7 +117,7 @@ class Importer(ModuleImport):
         """
         level: dict[mlir.Value, int] = {}
         callers: dict[str, mlir.Operation] = {}
-        # the outer values that each open region uses, outermost region first
+        # The outer values that each open region uses, outermost region first.
         captures: list[dict[mlir.Value, None]] = []
         stack: list[tuple[Any, int]] = [(iter(r.blocks), 0) for r in function.regions]
         while stack:

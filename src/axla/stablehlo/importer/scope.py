@@ -250,9 +250,9 @@ class ModuleImport:
         self.origins = Origins()
         self.module = Module(name)
         self.computations: dict[str, Computation] = {}  # by the names of the functions
-        # the outer values that a region uses, by the identity of the region
+        # The outer values that a region uses, by the identity of the region.
         self.captures: dict[int, dict[mlir.Value, None]] = {}
-        # by the function that composes operations and the operand shapes
+        # By the function that composes operations and the operand shapes.
         self.compositions: dict[Any, Computation] = {}
         self.depth = 0  # levels of the regions being imported
         self._shapes: dict[int, AnyShape] = {}  # by the identity of a type, which the source keeps alive

@@ -115,7 +115,7 @@ class Quantizer(Builder):
 
     def _constant(self, array: Any, type_: mlir.TensorType) -> mlir.Value:
         array = np.asarray(array)
-        # the constant keeps the array, so the id is safe
+        # The constant keeps the array, so the id is safe.
         key = type_, array.tobytes() if array.nbytes < 64 else id(array)
         value = self.constants.get(key)
         if value is None:

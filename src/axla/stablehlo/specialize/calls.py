@@ -93,7 +93,7 @@ class FunctionInstances:
     def __init__(self, source: mlir.Source, writer: Callable[[FunctionInstances], Any]) -> None:
         self.writer = writer  # makes the writer of one instance
         self.functions = functions_of(source)
-        # functions that must be rewritten, because of themselves or of functions that they call
+        # Functions that must be rewritten, because of themselves or of functions that they call.
         self.open: set[str] = set()
         self.callees: dict[str, set[str]] = {}
         self._survey()

@@ -40,7 +40,7 @@ class Writer(Builder):
         super().__init__(mlir.Block())
         self.owner = owner
         self.values: dict[mlir.Value, Held] = {}
-        # constants of the open blocks, outermost block first
+        # Constants of the open blocks, outermost block first.
         self.constants: list[dict[Known, mlir.Value]] = []
 
     # Functions, blocks.

@@ -131,7 +131,7 @@ class MlirCursor(TokenCursor):
         before, deepest, self.deepest = self.weight, self.deepest, self.depth
         found = read()
         self.alias_sizes[name] = 1 + self.weight - before, self.deepest - self.depth
-        # one location alias may be defined while another one is read
+        # One location alias may be defined while another one is read.
         self.weight, self.deepest = before, deepest
         return found
 

@@ -1,4 +1,4 @@
-"""Everything about a compilation, and a run, as data for a page."""
+"""A compilation, and a run, as data for a page."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from axla.tools.page import runs, stages
 
 
 def of_executable(executable: Executable, *, code: bool = False) -> dict[str, Any]:
-    """The data for a program of the backends `cpu` and `one-lane`, which is compiled again."""
+    """The data for an executable of the backends `cpu` and `one-lane`, whose module is compiled again."""
     target: Any = executable._target()
     work: Module = executable._work()  # type: ignore[attr-defined]
     with flags.override(**dict(executable.options.flags)):
@@ -25,15 +25,15 @@ def of_executable(executable: Executable, *, code: bool = False) -> dict[str, An
 
 
 def of_module(module: Module, target: CpuTarget, *, code: bool = True) -> dict[str, Any]:
-    """The data for a module and its compilation by the backend `cpu` for a target. If that fails, the data up
-    to then, with a note.
+    """The data for a module and its compilation by the backend `cpu` for a target. If the compilation fails,
+    it is the data up to then, with a note.
     """
     backend: Any = get("cpu")
     return of_work(backend.work(module, CompileOptions()), target, code=code)
 
 
 def of_work(work: Module, target: CpuTarget, *, code: bool = True) -> dict[str, Any]:
-    """The data for a module under compilation: passes, program and code, or the reason why there is none."""
+    """The data for a prepared module: passes, program and code, or the reason why there is none."""
     data: dict[str, Any] = {}
     try:
         data = stages.of_passes(work, None, target)
@@ -46,8 +46,8 @@ def of_work(work: Module, target: CpuTarget, *, code: bool = True) -> dict[str, 
 def of_run(
     module: Module, inputs: list[list[Any]], repeat: int, feed: Callable[[Module], object]
 ) -> dict[str, Any]:
-    """A profile of `repeat` calls of a module with each set of inputs on the backend `cpu`; all devices get
-    the same inputs.
+    """The profile of `repeat` calls of a module with each set of inputs, on the backend `cpu`; all devices
+    get the same inputs.
     """
     from axla.api import compile
 

@@ -28,8 +28,8 @@ from axla.program.steps import (
 
 @dataclass(frozen=True, slots=True)
 class TimedStep:
-    """A step; `first` is its number, `last` that of the last step inside it, `depth` the number of enclosing
-    loops and branches.
+    """A step with its time: `first` is its number, `last` the number of the last step inside it, `depth` the
+    number of enclosing loops and branches.
     """
 
     step: Step
@@ -45,7 +45,7 @@ class TimedStep:
 
 @dataclass(frozen=True, slots=True)
 class LiveBlock:
-    """Bytes in use, from the step `first` to the step `last`."""
+    """A slice of memory that is in use from the step `first` to the step `last`, inclusive."""
 
     name: str
     place: BufferSlice
@@ -72,9 +72,8 @@ def timed_steps(program: Program) -> list[TimedStep]:
 
 
 def blocks(program: Program, steps: list[TimedStep] | None = None) -> list[LiveBlock]:
-    """The blocks in the memory of a program, without arguments and constants, ordered by their first step.
-
-    Results are live to the end of the run.
+    """The blocks that are live in the memory of a program, without arguments and constants, ordered by their
+    first step. Results are live to the end of the run.
     """
     steps = timed_steps(program) if steps is None else steps
     end = max(len(steps) - 1, 0)
@@ -89,7 +88,7 @@ def blocks(program: Program, steps: list[TimedStep] | None = None) -> list[LiveB
         slices[key] = place
         life = lives.setdefault(key, [first, last])
         life[1] = max(life[1], last)
-        for outer in around:  # what is made before a loop is read by each of its trips
+        for outer in around:  # a value from before a loop is read in each of its trips
             if life[0] < outer.first <= last:
                 life[1] = max(life[1], outer.last)
                 break
@@ -113,7 +112,7 @@ def blocks(program: Program, steps: list[TimedStep] | None = None) -> list[LiveB
 
 
 def _uses(timed: TimedStep) -> Iterator[tuple[ArrayValue, int, int]]:
-    """The values that a step itself reads and writes, and when."""
+    """Yields each value that a step itself reads or writes, with the first and the last step of the use."""
     step, first, last = timed.step, timed.first, timed.last
     if isinstance(step, LoopStep):
         for carried in step.carried:
@@ -139,9 +138,11 @@ def _uses(timed: TimedStep) -> Iterator[tuple[ArrayValue, int, int]]:
 
 
 def live_bytes(found: list[LiveBlock], ticks: int) -> list[int]:
-    """The bytes in use at each step. Memory shared by several values, reused or in place, counts once."""
+    """The bytes in use at each of `ticks` steps. Memory that several values share, reused or in place, counts
+    once.
+    """
     changes = [0] * (ticks + 1)
-    ends: dict[str, int] = {}  # of the last value at a place
+    ends: dict[str, int] = {}  # the last step of the last value in a slice
     for block in found:
         place = str(block.place)
         first = max(block.first, ends.get(place, -1) + 1)

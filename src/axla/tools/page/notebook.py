@@ -1,4 +1,4 @@
-"""Pages in notebooks: a frame for each of Module, Executable and Profile."""
+"""Pages in notebooks: a Module, an Executable or a Profile is shown in a frame."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from axla.tools.page import runs, stages
 from axla.tools.page.html import frame
 
 MOST = 20_000
-"""Instructions of a module that a notebook shows; a page in a file takes more."""
+"""The most instructions of a module that a notebook shows; a page in a file can have more."""
 
 
 def html(thing: Module | Executable | Profile) -> str | None:
-    """The element; None where there is nothing to show, so that the notebook prints text."""
+    """The HTML element for an object; None if there is nothing to show, so that the notebook prints text."""
     try:
         data = _data(thing)
     except AxlaError:  # a module without sizes, an executable without a module

@@ -1,7 +1,6 @@
-"""Modules as data for a page: a table of records, and states, which are lists of records.
-
-A record describes an instruction at some time. Its id is kept while passes work: an id in a state but not in
-the previous one was added, an id with another record was changed.
+"""Modules as data for a page: a table of records, and states, which are lists of records. A record describes
+an instruction in a state. An instruction keeps its id while passes run: an id that the previous state does
+not have was added, an id with another record was changed.
 """
 
 from __future__ import annotations
@@ -16,11 +15,11 @@ from axla.passes.rewrite import rules_by_name
 from axla.text.printer import instruction_printer
 
 LONGEST = 4000
-"""Characters of a text that a page shows of one instruction."""
+"""The most characters that a page shows of an instruction's text."""
 
 
 class States:
-    """The successive states of a module."""
+    """Records the successive states of a module."""
 
     def __init__(self, module: Module) -> None:
         self.module = module
@@ -32,7 +31,9 @@ class States:
         self._print = instruction_printer(print_metadata=False)
 
     def add(self, name: str, nanoseconds: int = 0, fired: Iterable[tuple[str, int]] = ()) -> None:
-        """Records the current module, after the pass `name`, in which rules fired at instructions."""
+        """Records the current state of the module: after the pass `name`, in which rules fired at
+        instructions.
+        """
         module, changed = self.module, {}
         costs = instruction_costs(module)
         order = computations_callees_first(module)
@@ -51,7 +52,7 @@ class States:
         })  # fmt: skip
 
     def to_data(self) -> dict[str, Any]:
-        """The table, the states, and the equations of the rules that fired."""
+        """The table of records, the states, and the equations of the rules that fired."""
         rules, fired = rules_by_name(), {rule for stage in self.stages for rule in stage["rules"]}
         equations = {name: rules[name].equation for name in sorted(fired & rules.keys())}
         return {"records": self.records, "stages": self.stages, "equations": equations}

@@ -7,12 +7,12 @@ from typing import Any
 from axla.core.profile import Profile, Row, machine_limits
 
 MOST_SPANS = 5000
-"""Spans that a timeline shows; the longest ones."""
+"""The most spans that a timeline shows: the longest ones."""
 
 
 def of_profile(profile: Profile) -> dict[str, Any]:
-    """For each program its rows in program order, with their times on each device; time that calls spent
-    outside of steps is a row too.
+    """The data for a profile: for each program its rows in program order, with their times on each device.
+    Time that calls spent outside of steps is a row too.
     """
     runs = []
     for run in profile.runs:
@@ -36,7 +36,9 @@ def _facts(row: Row) -> list[Any]:
 
 
 def _spans(events: list[dict[str, Any]]) -> list[list[Any]]:
-    """Name, category, thread, start and length of events in microseconds; the first one starts at 0."""
+    """Name, category, thread, start and length of events. Times are in microseconds; the first event starts
+    at 0.
+    """
     longest = sorted(events, key=lambda event: -event["dur"])[:MOST_SPANS]
     start = min((event["ts"] for event in longest), default=0)
     return sorted(

@@ -26,7 +26,7 @@ from axla.tools.page.memory import LiveBlock, blocks, live_bytes, timed_steps
 from axla.tools.page.records import States
 
 ENTRY = "entry"
-"""The name of the code around the kernels."""
+"""The name for the code outside of kernels."""
 
 
 def of_module(module: Module) -> dict[str, Any]:
@@ -37,7 +37,7 @@ def of_module(module: Module) -> dict[str, Any]:
 
 
 class _Watch(driver.Observer):
-    """Records the states between passes."""
+    """Observes passes, and records the states between them."""
 
     def __init__(self, states: States) -> None:
         self.states = states
@@ -54,8 +54,8 @@ class _Watch(driver.Observer):
 
 
 def of_passes(module: Module, steps: Sequence[Step] | None, target: Target) -> dict[str, Any]:
-    """The data for a module before and after each pass, which changes the module; by default the passes of
-    the CPU pipeline.
+    """The data for a module before and after each pass; the passes change the module. By default they are
+    those of the CPU pipeline.
     """
     watch = _Watch(States(module))
     watch.states.add("")
@@ -105,7 +105,7 @@ def _block(block: LiveBlock) -> list[Any]:
 
 
 def texts(program: Program, target: CpuTarget, *, code: bool = True) -> dict[str, list[str]]:
-    """The texts of the entry and of each kernel: program, LLVM, assembly."""
+    """The texts of the entry and of each kernel: the program, and with `code` LLVM and assembly."""
     found = {ENTRY: [print_program(program)]}
     for kernel in program.kernels:
         found[kernel.name] = [print_kernel(kernel)]
@@ -116,7 +116,7 @@ def texts(program: Program, target: CpuTarget, *, code: bool = True) -> dict[str
         module = llvm_module(target)
         publish_kernel(module, kernel, target)
         found[kernel.name].append(checked_text(module, target))
-    with ThreadPoolExecutor(limits.thread_count()) as pool:  # LLVM's work is outside of every lock
+    with ThreadPoolExecutor(limits.thread_count()) as pool:  # LLVM runs without Python's lock
         listed = [pool.submit(emit_assembly, mine[-1], target) for mine in found.values()]
         for mine, assembly in zip(found.values(), listed, strict=True):
             mine.append(assembly.result())

@@ -20,16 +20,18 @@ LETTER, LINE = 6.2, 14  # a letter's width and a line's height, in pixels
 GAP, RISE = 14, 44  # between boxes of a layer, and between layers
 SWEEPS = 4
 LONGEST_EDGE = 12
-"""Layers from which on an edge is a straight line: thousands of layers would be thousands of points."""
+"""Edges across more layers are straight lines: across thousands of layers they would have thousands of
+points.
+"""
 
 
 @dataclass(slots=True, eq=False)
 class _Box:
-    """An instruction, or a point where an edge crosses a layer (no lines of text)."""
+    """An instruction, or a point where an edge crosses a layer; a point has no lines of text."""
 
     lines: tuple[str, ...] = ()
     inst: Instruction | None = None
-    x: float = 0.0  # of its middle
+    x: float = 0.0  # the position of its middle
     layer: int = 0
     above: list[_Box] = field(default_factory=list)
     below: list[_Box] = field(default_factory=list)
@@ -40,7 +42,7 @@ class _Box:
 
 
 def drawing(module: Module) -> str:
-    """The picture as SVG."""
+    """The picture of a module, as SVG."""
     parts, top, width = [], 10.0, 200.0
     for computation in reversed(computations_callees_first(module)):
         found, right, bottom = _computation(computation, top)
@@ -52,7 +54,7 @@ def drawing(module: Module) -> str:
 
 
 def _computation(computation: Computation, top: float) -> tuple[list[str], float, float]:
-    """The SVG elements of a computation that begins at a height, and their right and lower limits."""
+    """The SVG elements of a computation whose top is at this height, and their right and lower limits."""
     boxes = _boxes(computation)
     layers = _layers(boxes)
     for sweep in range(SWEEPS):
@@ -94,7 +96,7 @@ def _boxes(computation: Computation) -> dict[Instruction, _Box]:
         lines = (f"{inst.opcode} {_cut(inst.name)}", _cut(shape, 40))
         layer = max((boxes[o].layer + 1 for o in inst.operands), default=0)
         boxes[inst] = _Box(lines, inst, layer=layer)
-    for inst, box in reversed(boxes.items()):  # each right above its first user
+    for inst, box in reversed(boxes.items()):  # each box is right above its first user
         box.layer = min((boxes[user].layer - 1 for user in inst.users), default=box.layer)
     for inst, box in boxes.items():
         for operand in dict.fromkeys(inst.operands):
@@ -103,7 +105,7 @@ def _boxes(computation: Computation) -> dict[Instruction, _Box]:
 
 
 def _layers(boxes: dict[Instruction, _Box]) -> list[list[_Box]]:
-    """The boxes of each layer, with points of the edges that cross it."""
+    """The boxes of each layer, with a point for each edge that crosses it."""
     layers: list[list[_Box]] = [[] for _ in range(max((b.layer for b in boxes.values()), default=-1) + 1)]
     for box in boxes.values():
         layers[box.layer].append(box)
@@ -143,7 +145,7 @@ def _spread(layer: Sequence[_Box], wanted: Sequence[float]) -> None:
     for box, x in zip(layer, wanted, strict=True):
         box.x = max(x, right + box.width / 2)
         right = box.x + box.width / 2 + GAP
-    if layer:  # as far to the left as they were pushed to the right
+    if layer:  # all are moved left by the average distance that they were pushed to the right
         pushed = sum(box.x - x for box, x in zip(layer, wanted, strict=True)) / len(layer)
         for box in layer:
             box.x -= pushed
