@@ -78,7 +78,7 @@ def test_a_model_with_a_configuration(tmp_path):
 
 @pytest.mark.parametrize("options, message", [
     ({}, r"sizes of argument x: f32\[\?,2\] are open: .*--arg-types"),
-    ({"args": (X, X)}, r"args: 2 for 1 arguments: x: f32\[\?,2\]"),
+    ({"args": (X, X)}, r"args: found 2 for 1 arguments: x: f32\[\?,2\]"),
     ({"args": (X[:, :1],)}, "found"),
     ({"args": (X.astype(complex),)}, "found an array of complex128"),
     ({"args": (X,), "signature": "tain"}, "no signature 'tain'; .* did you mean train"),
