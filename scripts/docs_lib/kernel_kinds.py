@@ -11,17 +11,15 @@ from axla.kernels.kinds import kinds
 TOP = """\
 # Kinds of kernels
 
-Made by `python scripts/docs` from the classes in `axla/kernels`; do not edit. Kinds are asked in this order
-whether a kernel is theirs; [adding one](adding-a-kernel-kind.md).
+Made by `python scripts/docs` from the classes in `axla/kernels`; do not edit. axla tests the kinds in this
+order for each kernel; the first that matches is used. [Adding a kind](adding-a-kernel-kind.md).
 
 """
 
 
 def page(table: Callable[[Sequence[str], Sequence[Sequence[str]]], str]) -> str:
     """The page. What others registered is in it, too."""
-    return TOP + table(
-        ("kind", "built around", "a kernel", "alone", "plan", "written by"), list(map(row, kinds()))
-    )
+    return TOP + table(("kind", "hero", "description", "alone", "plan", "emitter"), list(map(row, kinds())))
 
 
 def row(kind: type[Kind]) -> tuple[str, ...]:

@@ -79,9 +79,9 @@ def lacking(target: CpuTarget) -> list[str]:
 def page() -> str:
     """The page, with a new table."""
     words, _, _ = PAGE.read_text(encoding="utf-8").partition(HEADING)
-    head = "| triple | addresses | byte order | not there | digits |\n| --- | --- | --- | --- | --- |\n"
+    head = "| triple | addresses | byte order | missing | digits |\n| --- | --- | --- | --- | --- |\n"
     about = (
-        "Made by `python scripts/docs`: what LLVM's architectures are, and whether a network for\n"
-        "handwritten digits compiles. What an alias stands for is that alias.\n"
+        "Made by `python scripts/docs`: LLVM's architectures, and whether a network for handwritten\n"
+        "digits compiles for them. A triple with an alias means that alias.\n"
     )
     return f"{words}{HEADING}\n{about}\n{head}{''.join(map(row, TRIPLES))}"

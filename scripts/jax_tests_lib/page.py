@@ -26,9 +26,9 @@ HEAD = f"""\
 Made by `python scripts/jax-tests DIR --report`; do not edit.
 
 The tests are those of JAX at the tag `{TAG}`, unmodified, with `JAX_NUM_GENERATED_CASES=1`; x64 and x32 are
-`JAX_ENABLE_X64` 1 and 0. What counts are the cases that pass on stock JAX's CPU in the same environment. A
-case that is skipped on axla only is one that fails. `crashes` has processes that ended badly between cases,
-too.
+`JAX_ENABLE_X64` 1 and 0. Only cases that pass on stock JAX's CPU in the same environment count. A
+case that is skipped only on axla counts as failed. `crashes` includes processes that crashed between
+cases.
 """
 COLUMNS = (
     "file",
@@ -37,7 +37,7 @@ COLUMNS = (
     "pass on axla",
     "%",
     "fail",
-    "are skipped",
+    "skipped",
     "crashes",
     "time-outs",
     "not run",
@@ -90,7 +90,7 @@ def markdown(results: Path) -> str:
 def _of_stock(some: Sequence[Comparison]) -> str:
     full = sum(c.stock_is_full for c in some)
     rest = "; in the others, those that do not pass on axla" if full < len(some) else ""
-    return f"Stock ran all cases in {full} of {len(some)} runs{rest}.\n"
+    return f"Stock JAX ran all cases in {full} of {len(some)} runs{rest}.\n"
 
 
 def _rows(some: Sequence[Comparison]) -> Iterable[list[str]]:
@@ -110,7 +110,7 @@ def _aim(line: Line, some: Sequence[Comparison]) -> str:
         shares[file] = int(cells[3]) / max(int(cells[2]), 1)
     worst = min(shares, key=shares.__getitem__)
     return text + (
-        f"Wanted: {line.pooled} % of all, {line.worst} % of each file. The lowest file is {worst} "
+        f"Goal: {line.pooled} % of all, {line.worst} % of each file. The lowest file is {worst} "
         f"with {100 * shares[worst]:.2f} %.\n\n"
     )
 
@@ -123,7 +123,7 @@ def _failures(some: Sequence[Comparison]) -> Iterable[str]:
             if outcome.kind != NOT_RUN:
                 said = f"{outcome.kind}: {outcome.why}"
                 groups[reason(c.file, case, outcome)][c.file, case][c.setting] = said
-    yield "\n## What does not pass\n"
+    yield "\n## Failures\n"
     if not groups:
         yield "\nNothing.\n"
     for why in sorted(groups, key=lambda why: (why == UNEXPLAINED, -len(groups[why]), why)):

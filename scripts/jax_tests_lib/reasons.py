@@ -13,16 +13,16 @@ UNEXPLAINED = "not explained yet"
 KNOWN: list[tuple[str, str, str]] = [
     (
         "test_jit_lower_cost_analysis", "C API",
-        "the test is skipped where the version of the platform names the C API, which jaxlib writes there",
+        "the test is skipped if the platform's version contains 'C API', which jaxlib writes for plugins",
     ),
     (
         "unreduced", "!= 1",
-        "results are right; the test counts all-reduces, of which the partitioner makes more than one: sums "
-        "are not kept apart through additions, loops and updates",
+        "results are correct; the test counts all-reduces, and the partitioner makes several: it does not "
+        "keep unreduced sums through additions, loops and updates",
     ),
     (
         "testBufferDonationNotDonated", "",
-        "a donated argument of a program over several devices is taken, also if no result has its size",
+        "a donated argument of a program over several devices is deleted, even if no result has its size",
     ),
 ]  # fmt: skip
 

@@ -92,7 +92,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> _typing.Any:
-    """A public name, imported from where it lives."""
+    """Imports a public name from its module when it is first used."""
     import importlib
 
     if name in _PACKAGES:

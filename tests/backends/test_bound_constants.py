@@ -143,7 +143,7 @@ def test_memory_of_a_result_is_no_constant():
         "HloModule a, input_output_alias={ {}: (0, {}, may-alias) }\n"
         "ENTRY e {\n  x = f32[4] parameter(0)\n  ROOT n = f32[4] negate(x)\n}"
     )
-    with pytest.raises(InvalidArgument, match="parameter 0, x, which holds a result"):
+    with pytest.raises(InvalidArgument, match="parameter 0, x, which is donated"):
         axla.compile(module, constant={0: np.zeros(4, "f")})
 
 

@@ -562,7 +562,7 @@ def test_device_put_copies_to_a_device():
         with pytest.raises(axla.InvalidArgument, match=f"no device {wrong!r}; there are 0 to"):
             axla.device_put(W, wrong)
     elsewhere = axla.backends.Device(5, 0, 1, "cpu", client.devices[0].memories)
-    with pytest.raises(axla.InvalidArgument, match="cpu:5 belongs to process 1"):
+    with pytest.raises(axla.InvalidArgument, match="cpu:5 is in another process, 1"):
         axla.device_put(W, elsewhere)
 
 

@@ -56,7 +56,7 @@ def test_sizes_are_those_of_xla():
 
 
 @pytest.mark.parametrize("options, message", [
-    ({"top_k": 0}, "found top_k=0 of 8 elements"), ({"top_k": 9}, "found top_k=9 of 8 elements"),
+    ({"top_k": 0}, "found top_k=0, wanted 1 to 8"), ({"top_k": 9}, "found top_k=9, wanted 1 to 8"),
     ({"recall_target": 0.0, "aggregate_to_topk": False}, "found recall_target=0.0"),
     ({"reduction_input_size_override": 4, "aggregate_to_topk": False}, "input_size_override=4 is less"),
 ])  # fmt: skip

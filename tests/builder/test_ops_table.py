@@ -497,7 +497,7 @@ def test_select_of_tuples_needs_a_scalar(b):
 
 def test_select_broadcasts_scalars(b, value):
     assert value(ops.Select(c(b, F) > 0, 7.0, c(b, F))).tolist() == [[7] * 3] * 2
-    with pytest.raises(InvalidArgument, match="no array gives the number"):
+    with pytest.raises(InvalidArgument, match="has no dtype, and no operand is an array"):
         ops.Select(c(b, np.bool_(True)), 1, 2)
 
 

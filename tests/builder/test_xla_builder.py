@@ -133,7 +133,7 @@ def test_setup_alias_is_checked(b):
         b.build(ops.Tuple(b, [ops.Constant(b, np.float32(1)), x]))
     c = XlaBuilder("c")
     c.setup_alias([], 3, [])
-    with pytest.raises(InvalidArgument, match="no parameter 3"):
+    with pytest.raises(InvalidArgument, match="parameter 3 does not exist"):
         c.build(ops.Constant(c, np.float32(1)))
     with pytest.raises(InvalidArgument, match="'may' or 'must'"):
         c.setup_alias([], 0, [], "perhaps")

@@ -112,7 +112,7 @@ def test_indexing_outside_is_refused():
     for index in ((3, 0), (0, -1), (0,)):
         with pytest.raises(ShapeError, match="not inside"):
             index_util.multidimensional_index_to_linear_index(shape, index)
-    with pytest.raises(ShapeError, match="6 places"):
+    with pytest.raises(ShapeError, match="6 elements"):
         index_util.linear_index_to_multidimensional_index(shape, 6)
     with pytest.raises(ShapeError, match="is padding"):
         index_util.linear_index_to_multidimensional_index(shape, 3, shape_util.Padding((4, 2)))

@@ -114,7 +114,7 @@ def test_a_participant_waits_for_one_of_its_process_that_has_ended(job):
     ended = job(script, 2)
     assert "no failure" not in ended.out and ended.out.count("participants wait for ever") == 2
     said = (
-        "failed before: participants wait for ever: replica 0, partition 0 in all-reduce %r of "
+        "failed: participants wait for ever: replica 0, partition 0 in all-reduce %r of "
         "f32[4]{0} in m for (replica 1, "
     )
     assert (ended.status, len(ended.messages)) == (1, 1), ended.error
@@ -196,7 +196,7 @@ def test_the_launcher_is_terminated(job):
 
 def test_initialize_comes_before_programs():
     axla.compile(axla.parse("HloModule m\nENTRY e { ROOT p = f32[] parameter(0) }"))
-    with pytest.raises(InvalidArgument, match="client of cpu was in use before, wanted: initialize first"):
+    with pytest.raises(InvalidArgument, match="must be called before the client of cpu is used"):
         axla.distributed.initialize()
 
 
@@ -209,5 +209,5 @@ def test_processes_that_do_not_all_come(job):
         axla.distributed.initialize()
         """
     ended = job(script, 2, AXLA_COLLECTIVE_TIMEOUT="1")
-    said = f"axla.distributed: rank 0 on {HOST}: initialize: not all processes came within 1 s"
+    said = f"axla.distributed: rank 0 on {HOST}: initialize: not all processes called it within 1 s"
     assert (ended.status, ended.messages) == (1, [said]), ended.error

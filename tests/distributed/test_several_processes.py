@@ -78,7 +78,7 @@ TRANSFERS = '''
         try:
             gather.execute_replicated([[np.ones(2, np.float32)]])
         except CollectiveFailure as error:
-            assert "failed before: gather" in str(error), error
+            assert "of the job failed: gather" in str(error), error
             print("second", flush=True)
 '''
 

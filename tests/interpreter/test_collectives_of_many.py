@@ -450,7 +450,7 @@ ONE = np.float32([1, 2])
 @pytest.mark.parametrize("text", [SUMS.format(more=""), SUMS.format(more=", num_partitions=2"), ALONE])
 def test_a_program_for_several_is_not_run_as_one_in_silence(text, backend):
     module = axla.parse(text)
-    with pytest.raises(InvalidArgument, match="replicas of .* partitions; .* replicas='first'"):
+    with pytest.raises(InvalidArgument, match="replicas of .* partitions: .* replicas='first'"):
         axla.compile(module, backend=backend)(ONE)
     for call in (axla.check, lambda m, b: axla.check(m, "interpreter", reference=b)):
         with pytest.raises(axla.AxlaError, match="replicas of"):

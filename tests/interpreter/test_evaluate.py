@@ -41,9 +41,9 @@ def test_while_sums():
 
 def test_step_limit_and_deadline_stop_a_loop():
     endless = LOOP.format(n=2_000_000_000, step=1)
-    with pytest.raises(DeadlineExceeded, match="after 1000 steps"):
+    with pytest.raises(DeadlineExceeded, match="at its limit of 1000 steps"):
         run(endless, step_limit=1000)
-    with pytest.raises(DeadlineExceeded, match="after 0.2 seconds"):
+    with pytest.raises(DeadlineExceeded, match="at its deadline of 0.2 seconds"):
         run(endless, deadline=0.2)
 
 

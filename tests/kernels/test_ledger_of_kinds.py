@@ -205,15 +205,15 @@ def kind_with(**said):
 @pytest.mark.parametrize(
     ("kind", "message"),
     [
-        (3, "wanted a class of Kind, found 3"),
+        (3, "a subclass of Kind is wanted, found 3"),
         (kind_with(name="loop"), "Other: a kind named 'loop' exists already"),
-        (kind_with(name=""), "Other: wanted a kind with a name and with ops as heroes"),
+        (kind_with(name=""), "Other: it needs a name, and classes of ops"),
         (
             kind_with(heroes=("sort",)),
-            r"Other: wanted a kind with a name and with ops as heroes, found \('sort',\)",
+            r"Other: it needs a name, and classes of ops as heroes, found \('sort',\)",
         ),
-        (kind_with(planned=dict), "Other: it needs a class of plans of its own, found <class 'dict'>"),
-        (kind_with(planned=kinds.kinds()[0].planned), "Other: it needs a class of plans of its own"),
+        (kind_with(planned=dict), "Other: `planned` must be a dataclass of its own, found <class 'dict'>"),
+        (kind_with(planned=kinds.kinds()[0].planned), "Other: `planned` must be a dataclass of its own"),
         (kind_with(), "Other: it has no method plan"),
         (kind_with(plan=lambda self, task, target: None), "Other: it has no method emit"),
         (kind_with(planned=None), "Other: it has no method served"),

@@ -97,16 +97,16 @@ def test_halves_are_of_one_collective_and_in_one_place(text):
         one[one.index("rendezvous_keys=(") :].partition(")")[0] for one in (done, line(text, "gather"))
     )
     both = done.partition(" begun=")[0].replace(mine, other)  # in place of the second half
-    with pytest.raises(VerifyError, match="not done here"):
+    with pytest.raises(VerifyError, match="but not done"):
         parse_program(text.replace(done, both))
-    with pytest.raises(VerifyError, match="is written twice|has its rendezvous"):
+    with pytest.raises(VerifyError, match="is written twice|rendezvous is in use"):
         parse_program(text.replace(start, f"{start}\n{start}"))
     with pytest.raises(VerifyError, match="is read before it is written"):
         parse_program(text.replace(start + "\n", ""))
     gather = line(text, "kind=all-gather")
     among = gather.replace(other, mine)
     moved = text.replace(gather + "\n", "").replace(start, f"{start}\n{among}")
-    with pytest.raises(VerifyError, match="another one has its rendezvous"):
+    with pytest.raises(VerifyError, match="its rendezvous is in use"):
         parse_program(moved)
 
 

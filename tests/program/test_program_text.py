@@ -39,9 +39,9 @@ def test_numbers_of_stack_frames_stay_without_their_table():
 @pytest.mark.parametrize(
     ("first", "message"),
     [
-        ("axla-program 2", "programs of version 2 are not read, only 1"),
-        ("axla-module 1", "no program: the first line is not 'axla-program 1'"),
-        ("", "no program"),
+        ("axla-program 2", "the program has version 2, but only 1 can be read"),
+        ("axla-module 1", "not a program: the first line must be 'axla-program 1'"),
+        ("", "not a program"),
     ],
 )
 def test_other_formats_and_versions_are_refused(first, message):
@@ -59,7 +59,7 @@ def test_an_error_in_hlo_is_said_where_it_is():
 @pytest.mark.parametrize(
     ("segment", "message"),
     [
-        (SEGMENT[:-1], "the segment of constants has 255 bytes, the program says 256"),
+        (SEGMENT[:-1], "the segment of constants must have 256 bytes, found 255"),
         (SEGMENT[:-1] + b"\x7f", "the constant at 0 has the digest"),
     ],
 )

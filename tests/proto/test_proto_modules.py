@@ -242,7 +242,7 @@ def test_what_axla_does_not_know_is_written_back():
         ({"sharding": {"type": 88}}, "sharding"),
         ({"computation": {"root_id": 5}}, "root_id: there is no instruction 5"),
         ({"module": {"entry_computation_id": 4}}, "entry_computation_id: there is no computation 4"),
-        ({"module": {"schedule": {"sequences": [{"value": {}}]}}}, "does not list its instructions"),
+        ({"module": {"schedule": {"sequences": [{"value": {}}]}}}, "does not list every instruction once"),
         (
             {"module": {"schedule": {"sequences": [{"value": {"instruction_ids": [1, 0]}}]}}},
             "comes before one of its operands",

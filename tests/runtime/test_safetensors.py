@@ -76,9 +76,9 @@ WRONG = {
     "backwards": (entry(offsets=(4, 0)), "do not fit"),
     "one offset": (entry(offsets=(0,)), "are not two offsets"),
     "a gap": (entry(offsets=(1, 5)), "begins at 1, wanted 0"),
-    "past the end": (entry(shape=(2,), offsets=(0, 8)), "the arrays have 8 bytes, the file 4"),
+    "past the end": (entry(shape=(2,), offsets=(0, 8)), "the arrays have 8 bytes, the file has 4"),
     "overlap": ({**entry(), "b": entry()["a"]}, "begins at 0, wanted 4"),
-    "metadata": ({"__metadata__": {"x": 1}, **entry()}, "not a table of texts"),
+    "metadata": ({"__metadata__": {"x": 1}, **entry()}, "not an object of strings"),
     "kind": ({"__metadata__": {"axla.dtype.a": "c128"}, **entry("U8", (4,))}, "does not fit shape"),
 }
 

@@ -150,11 +150,11 @@ def test_memory(client):
 
 def test_numbers_of_arrays_and_programs(client):
     kept = [client.device_put(X) for _ in range(20)]
-    with pytest.raises(axla.OutOfMemory, match="more than 20 arrays"):
+    with pytest.raises(axla.OutOfMemory, match="may have 20 arrays"):
         client.device_put(X)
     del kept
     programs = [compiled(client) for _ in range(3)]
-    with pytest.raises(axla.OutOfMemory, match="more than 3 programs"):
+    with pytest.raises(axla.OutOfMemory, match="may have 3 programs"):
         compiled(client)
     del programs
     assert compiled(client)(X).tolist() == [1, 4, 9]

@@ -166,7 +166,9 @@ def test_signals_end_the_server_at_the_second_at_once(tmp_path):
 
 
 def test_a_backend_that_does_not_run_here_ends_the_server(tmp_path):
-    said = pytest.raises(RuntimeError, match="workers do not start: axla serve: the backend opencl does not")
+    said = pytest.raises(
+        RuntimeError, match="processes do not start: axla serve: the backend opencl does not"
+    )
     with said, started(tmp_path, "--backend=opencl", AXLA_OPENCL="/nowhere") as process:
         process.wait(60)
         raise RuntimeError(process.text())
@@ -425,7 +427,7 @@ def test_messages_that_break_off_over_grpc_are_logged(tmp_path):
             until(lambda before=before: len(lines(process, event="stream")) > before)
             link.close()
         found = [line["message"] for line in lines(process, event="stream")]
-        assert "a message says 9 bytes, and has 4" in found[0] and "more than" in found[1]
+        assert "a header says 9 bytes, found 4" in found[0] and "more than" in found[1]
 
 
 def test_clients_that_go_while_arrays_come_over_grpc_leave_no_window(tmp_path):

@@ -116,7 +116,7 @@ def test_arrays_that_cannot_be(dtype, dims, said):
 
 
 def test_unknown_kinds_and_damaged_messages():
-    with pytest.raises(InvalidArgument, match="kind 200 is unknown"):
+    with pytest.raises(InvalidArgument, match="kind 200, which is unknown"):
         messages.decode(200, b"")
     with pytest.raises(ParseError, match="Execute"):
         messages.decode(NUMBERS["Execute"], b"\x0a\xff")

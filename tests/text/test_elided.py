@@ -68,7 +68,7 @@ def test_filling_is_the_same_each_time_and_bounded():
     assert first == second and "{...}" not in first
     with pytest.raises(UnsupportedError, match="more than 536870912 bytes"):
         parse_hlo("ROOT c = f32[1000000000000] constant({...})", elided="fill")
-    with pytest.raises(InvalidArgument, match="elided='full'; there are 'keep', 'fill'"):
+    with pytest.raises(InvalidArgument, match="elided='full', wanted 'keep' or 'fill'"):
         axla.parse(TEXT, elided="full")
 
 

@@ -219,7 +219,7 @@ ENTRY e { x = f32[64] parameter(0)
   ROOT r = f32[64] get-tuple-element(w), index=1
 }"""
     found = verdict(OVERWRITING, text)
-    assert found.culprit == "memory" and "may not write in place" in found.name
+    assert found.culprit == "memory" and "does not allow in_place" in found.name
 
 
 def test_a_stale_entry_is_named(tmp_path):

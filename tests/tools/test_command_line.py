@@ -166,7 +166,7 @@ def test_every_instruction_of_one_device_only(tmp_path, capsys):
     given = ["run", str(tmp_path / "f.hlo"), "--reference=interpreter", "--compare-every-instruction"]
     assert command.main(given) == 1
     out, err = capsys.readouterr()
-    assert "the program is for several devices" in err and not out
+    assert "wanted a program for one device" in err and not out
 
 
 def test_check_agrees(file, capsys):
@@ -376,7 +376,7 @@ def test_check_refuses_half_an_archive(file, tmp_path, capsys):
     half.write_bytes(whole.read_bytes()[:100])
     assert command.main(["check", str(whole)]) == 0
     assert command.main(["check", str(half)]) == 1
-    assert "half.tar.gz: no archive" in capsys.readouterr().err
+    assert "half.tar.gz: not an archive" in capsys.readouterr().err
 
 
 def _bomb(path, members):
@@ -458,7 +458,7 @@ def test_ops_lists_ops_and_kinds_with_their_package(capsys):
 def test_ops_shows_one(capsys):
     assert command.main(["ops", "scatter"]) == 0
     shown = capsys.readouterr().out
-    assert shown.startswith("scatter: The operands, with windows combined")
+    assert shown.startswith("scatter: Combines `updates` with windows of the operands")
     assert "package     axla\n" in shown and "facts       expensive, updates\n" in shown
     assert command.main(["ops", "scater"]) == 1
     assert "'scater' is not an opcode; did you mean scatter?" in capsys.readouterr().err

@@ -271,7 +271,7 @@ def test_run_looks_into_loops_and_branches(tmp_path, capsys, loaded):
     said = capsys.readouterr().err.splitlines()
     start = next(n for n, line in enumerate(said) if "while(%s)" in line)
     found = [line.strip().partition(" = ")[0] for line in said[start:]]
-    assert found[1:] == ["in turn 2: %y", "in wave: %w"]
+    assert found[1:] == ["in iteration 2: %y", "in wave: %w"]
 
 
 def test_tolerances_are_those_given(file, capsys):

@@ -97,8 +97,8 @@ class Buffers:
 
 def assign_buffers(module: Module, limits: Limits, pool: dict[Literal, int] | None = None) -> Buffers:
     """Gives every array a slice of an allocation; two arrays share bytes only if they are never live
-    together. `pool` maps the constants of the programs compiled before to their offsets in a segment; this
-    program's constants are added to it.
+    together. `pool` maps constants to their offsets in a segment that several programs share; this program's
+    constants are added to it.
     """
     flow = dataflow(module, limits)
     places = coalesce(flow)

@@ -35,8 +35,8 @@ class PlaceOf:
         self.alignment = element_alignment(value.shape)  # the alignment in bytes that its values need
         # The alignment in bytes of its memory: callers align parameters and results only to their elements.
         self.promised = ALIGNMENT
-        self.parameter = -1  # the leaf number of the entry's parameter that it is, or -1
-        self.result = -1  # the leaf number of the entry's result that it is, or -1
+        self.parameter = -1  # the leaf number if it is a parameter of the entry, else -1
+        self.result = -1  # the leaf number if it is a result of the entry, else -1
         self.constant = False
         self.writable = True
         self.merged: PlaceOf | None = None
@@ -71,7 +71,7 @@ class Coalesced:
         return root_of(self.of[find(value)])
 
     def places(self) -> list[PlaceOf]:
-        """The memory of all values, sorted by the first definition in it."""
+        """All memory ranges, sorted by the first definition of a value in them."""
         found = dict.fromkeys(root_of(p) for p in self.of.values())
         return sorted(found, key=lambda p: (p.start, p.values[0].number))
 
@@ -219,7 +219,7 @@ def _start(value: LiveArray) -> int:
 
 
 def _in_the_way(value: LiveArray, values: list[LiveArray]) -> bool:
-    """Whether a value is live together with one of `values`, which are sorted by start and of which no two
+    """Whether a value is live together with one of `values`. These are sorted by start, and no two of them
     are live together.
     """
     at = bisect_left(values, value.start, key=_start)

@@ -35,7 +35,7 @@ class Cost:
         )  # fmt: skip
 
     def times(self, count: int) -> Cost:
-        """The cost of `count` executions."""
+        """This cost multiplied by `count`, for that many executions."""
         return Cost(self.operations * count, self.transcendentals * count, self.bytes * count, self.exact)
 
 

@@ -61,18 +61,18 @@ class LiveArray:
 class CopyPlace(enum.IntEnum):
     """The point of the program at which an edge's copy would run."""
 
-    OPERAND = 1  # before an instruction that overwrites an operand
-    INIT = 2  # before a loop, of its initial values
-    BACK = 3  # at the end of a loop's body
-    BRANCH = 4  # at the end of a branch
-    RESULT = 5  # at the end of the entry
+    OPERAND = 1  # before an instruction: a copy of an operand that it overwrites
+    INIT = 2  # before a loop: a copy of an initial value
+    BACK = 3  # at the end of a loop's body: a copy of the next value
+    BRANCH = 4  # at the end of a branch: a copy of a result
+    RESULT = 5  # at the end of the entry: a copy of a result
 
 
 @dataclass(slots=True, eq=False)
 class Edge:
-    """A conceptual copy of `source` to `target`. A real copy would be made of leaf `leaf` of an operand of
-    `at` (number `operand`) or, if `operand` is -1, of a root: of the body if `at` is a loop, else `at` is the
-    root itself.
+    """A conceptual copy of `source` to `target`. If it becomes a real copy, it copies leaf `leaf` of operand
+    number `operand` of `at`. If `operand` is -1, it copies that leaf of a root: the root of the body if `at`
+    is a loop, else `at` itself.
     """
 
     place: CopyPlace
@@ -80,7 +80,7 @@ class Edge:
     target: LiveArray
     at: Instruction
     operand: int
-    leaf: int  # of the copied operand or root
+    leaf: int  # the leaf of the operand or root that is copied
     depth: int  # the number of loops that contain the copy
 
 
@@ -93,9 +93,7 @@ class Dataflow:
     values: list[LiveArray] = field(default_factory=list)
     leaves: dict[Instruction, tuple[LiveArray | None, ...]] = field(default_factory=dict)  # None: a token
     edges: list[Edge] = field(default_factory=list)
-    groups: list[tuple[LiveArray, ...]] = field(
-        default_factory=list
-    )  # values that share memory by definition
+    groups: list[tuple[LiveArray, ...]] = field(default_factory=list)  # values that share memory in any case
     parameters: list[LiveArray | None] = field(default_factory=list)  # by leaf of the entry's parameters
     results: list[LiveArray | None] = field(default_factory=list)  # by leaf: the values of the entry's root
     slots: list[LiveArray | None] = field(default_factory=list)  # by leaf: the result's memory, as a value
@@ -238,7 +236,7 @@ class _Walk:
         flow, op, limits = self.flow, inst.op, self.limits
         in_place = in_place_operands(inst, limits)
         guarded = {operand for operand, _ in in_place.values()}
-        self.tick += 3  # ticks for copies of operands that are overwritten
+        self.tick += 3  # leaves ticks for copies of operands that are overwritten
         now = self.tick
         kernel = not is_tiny(inst, limits)
         read_in_memory = kernel and not is_tiny_store(inst, limits)
@@ -282,7 +280,7 @@ class _Walk:
         read = self.tick
         for value in init:
             self.use(value, read)
-        self.tick += 2  # a tick between for copies of the initial values
+        self.tick += 2  # leaves a tick for copies of the initial values
         copies = self.placeholders(inst, init)
         self.tick += 1
         carried = tuple(v and self.value(op.body.parameters[0], n, v.shape) for n, v in enumerate(init))
@@ -384,8 +382,8 @@ class _Walk:
 
 
 def in_place_operands(inst: Instruction, limits: Limits) -> dict[int, tuple[int, int]]:
-    """Maps each result leaf that must be written in place to (operand number, leaf of that operand) whose
-    memory it takes.
+    """For each result leaf that must be written in place, the operand whose memory it takes, as (operand
+    number, leaf of the operand).
     """
     op = inst.op
     if isinstance(op, hlo.CustomCall) and op.output_to_operand_aliasing:
@@ -400,8 +398,8 @@ def in_place_operands(inst: Instruction, limits: Limits) -> dict[int, tuple[int,
 
 
 def in_place_parameters(kernel: Computation, limits: Limits) -> dict[int, int]:
-    """Maps each result leaf of a kernel that must be written in place to the number of the parameter whose
-    memory it takes.
+    """For each result leaf that a kernel must write in place, the number of the parameter whose memory it
+    takes.
     """
     written = kernel_kind(kernel, limits).written(kernel_roots(kernel)[0])
     return {n: _parameter_number(inst) for n, inst in enumerate(written)}

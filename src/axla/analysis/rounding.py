@@ -86,7 +86,7 @@ def _factor(computation: Computation, value: Instruction, rng: np.random.Generat
     if shape.size > MOST_FACTORS:
         along = (max(along, key=lambda k: shape.dims[k]),)
     steps = rng.integers(low, high, [shape.dims[k] for k in along])
-    if shape.dtype.is_complex:  # turned, too: it may be at a branch cut
+    if shape.dtype.is_complex:  # the factor also rotates the value, which may be at a branch cut
         steps = steps + 1j * rng.integers(low, high, steps.shape)
     numbers = (1 + float(real.finfo.eps) * steps).astype(shape.dtype.numpy)
     return computation.add(

@@ -48,7 +48,7 @@ def _by_time(intervals: Sequence[Interval]) -> tuple[list[int], int]:
     offsets = [0] * len(intervals)
     free: list[tuple[int, int]] = []  # (offset, size), sorted, never adjacent
     gaps: list[tuple[int, int]] = []  # (size, offset), sorted
-    ends: list[tuple[int, int]] = []  # heap of (end, number)
+    ends: list[tuple[int, int]] = []  # heap of (last tick, number of the interval)
     top = 0
     for number in sorted(range(len(intervals)), key=lambda n: (intervals[n].start, -intervals[n].size, n)):
         one = intervals[number]

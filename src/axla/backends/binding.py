@@ -69,7 +69,7 @@ def bind(module: Module, values: Mapping[int, Literal]) -> None:
     tied = {alias.parameter for alias in config.aliases} | {number for number, _ in config.buffer_donors}
     for number in sorted(values.keys() & tied):
         name = entry.parameters[number].name
-        raise InvalidArgument(f"compile: constant has parameter {number}, {name}, which holds a result")
+        raise InvalidArgument(f"compile: constant has parameter {number}, {name}, which is donated")
     kept = [n for n in range(len(entry.parameters)) if n not in values]
     place = {n: k for k, n in enumerate(kept)}
     for number, parameter in enumerate(list(entry.parameters)):

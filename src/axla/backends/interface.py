@@ -81,7 +81,7 @@ class Client(Devices):
         given = self.local_devices[0] if device is None else device
         place = given if isinstance(given, Device) else self.device(given)
         if place.process_index != self.process_index:
-            raise InvalidArgument(f"device_put: {place} belongs to process {place.process_index}")
+            raise InvalidArgument(f"device_put: {place} is in another process, {place.process_index}")
         return self.backend.device_put(array, place)
 
     def _check_order(self, module: Module, options: CompileOptions) -> None:

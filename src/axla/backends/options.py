@@ -118,7 +118,7 @@ class CompileOptions:
                     raise UnsupportedError(f"compile options: {name} is set, which axla does not support")
         partitions = build.get("num_partitions") or None
         if build.get("process_count", 1) > 1:
-            raise UnsupportedError("compile options: process_count is for `axla.distributed.initialize`")
+            raise UnsupportedError("compile options: use axla.distributed.initialize, not process_count")
         debug = build.get("debug_options", {})
         given = {name: debug[name] for name in debug if name in flag_table.SPELLINGS}
         for entry in whole.get("env_option_overrides", ()):
@@ -312,5 +312,5 @@ def _by_partition(rows: tuple[tuple[int, ...], ...]) -> dict[str, Any]:
 def _by_replica(message: dict[str, Any]) -> tuple[tuple[int, ...], ...]:
     columns = [column.get("replica_device_ids", ()) for column in message.get("computation_devices", ())]
     if len({len(column) for column in columns}) > 1:
-        raise InvalidArgument("compile options: device_assignment has partitions with different replicas")
+        raise InvalidArgument("compile options: device_assignment: partitions have different replica counts")
     return tuple(zip(*columns, strict=True))

@@ -1,6 +1,5 @@
-"""Approximate top-k. XLA's CPU backend has no hardware for it, so the result is exact: a requested recall is
-only a lower bound. The approximation only decides the number of elements returned when `aggregate_to_topk` is
-False.
+"""Approximate top-k. CPUs have no hardware for it, so the result is exact: a requested recall is only a lower
+bound. The approximation only decides the number of elements returned when `aggregate_to_topk` is False.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ def ApproxTopK(
         -1 if reduction_input_size_override is None else reduction_input_size_override,
     )  # fmt: skip
     if not 0 < top_k <= first.dims[dim]:
-        raise InvalidArgument(f"ApproxTopK: found top_k={top_k} of {first.dims[dim]} elements")
+        raise InvalidArgument(f"ApproxTopK: found top_k={top_k}, wanted 1 to {first.dims[dim]}")
     ordered = Sort(builder, values, comparator, dim, True)
     found = [ordered] if len(values) == 1 else [GetTupleElement(ordered, n) for n in range(len(values))]
     return Tuple(builder, [SliceInDim(v, 0, size, 1, dim) for v in found])

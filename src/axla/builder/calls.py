@@ -200,7 +200,7 @@ def Sort(
     """
     values = several("Sort", builder, operands)
     if not values or not isinstance(values[0].shape, Shape):
-        raise InvalidArgument("Sort: wanted at least one array")
+        raise InvalidArgument("Sort: wanted one or more arrays as operands")
     if comparator is None:
         comparator = key_comparator(builder, values, LtTotalOrder)
     called = builder.callee(comparator, "Sort: comparator")

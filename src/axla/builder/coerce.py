@@ -85,7 +85,7 @@ def number(what: str, builder: XlaBuilder, value: Any, like: DType | None) -> Xl
     represent the number.
     """
     if like is None:
-        raise InvalidArgument(f"{what}: no array gives the number {value!r} its dtype")
+        raise InvalidArgument(f"{what}: the number {value!r} has no dtype, and no operand is an array")
     if not _holds(like, value):
         advice = "give a NumPy scalar or convert the array"
         raise InvalidArgument(f"{what}: the Python number {value!r} is not a value of {like}; {advice}")

@@ -48,7 +48,7 @@ def _window(
     pads = tuples(padding, "padding", "(low, high) per dimension", integer, integer)
     size = integers(size, "window_dimensions")
     if len(pads) != len(size):
-        reject("window_padding", f"window: {len(pads)} entries of padding for {len(size)} dimensions of size")
+        reject("window_padding", f"window: found {len(pads)} entries of padding, wanted {len(size)}")
     return Window(
         size,
         integers(strides, "window_strides"),
@@ -243,9 +243,9 @@ def SelectAndScatterWithGeneralPadding(
     operand: object, select: object, window_dimensions: Sequence[int], window_strides: Sequence[int],
     padding: WindowPadding, source: object, init_value: object, scatter: object,
 ) -> XlaOp:  # fmt: skip
-    """For each position of a window over `operand`, `select` chooses one element. The corresponding element
-    of `source` is combined by `scatter` into the result at that element's index. Other elements are
-    `init_value`.
+    """For each position of a window over `operand`, `select` chooses one of its elements. `scatter` combines
+    the element of `source` for this position with the result, at the index of the chosen element. The result
+    begins as `init_value`.
     """
     values = operands("SelectAndScatter", operand, source, init_value)
     builder = values[0].builder

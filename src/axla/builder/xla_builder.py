@@ -124,7 +124,9 @@ class XlaBuilder:
         return XlaOp(self, inst)
 
     def take_transfers(self) -> list[Instruction]:
-        """Transfers, and calls of computations with transfers, on which no later instruction depends."""
+        """Returns the transfers, and calls of computations with transfers, that no later instruction depends
+        on. The next transfer will depend on them, so they are no longer listed.
+        """
         found, self._transfers = self._transfers, []
         return found
 
@@ -261,8 +263,8 @@ class XlaBuilder:
         self._extras.clear()
 
     def set_sharding(self, sharding: object) -> None:
-        """Sets the sharding of the ops added from now on. `sharding` is HLO text, as inside
-        sharding={...}.
+        """Sets the sharding of the ops added from now on. `sharding` is HLO text, as inside sharding={...}.
+        InvalidArgument if it is invalid.
         """
         self._sharding = read_sharding(str(sharding).strip().removeprefix("{").removesuffix("}"))
         self._extras.clear()

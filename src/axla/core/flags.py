@@ -38,8 +38,8 @@ def flag(
     default: Any, *names: str, doc: str, check: Callable[[Any], str | None] | None = None
 ) -> Any:  # fmt: skip
     """Declares a field of Flags. `names` are its spellings without dashes; `doc` is its description.
-    `check(value)` returns a description of the wanted values if the value is invalid, else None. Without a
-    name that begins with `axla_`, `axla_` and the field's name is one.
+    `check(value)` returns a description of the wanted values if the value is invalid, else None. If no name
+    begins with `axla_`, `axla_FIELD` is added.
     """
     return dataclasses.field(default=default, metadata={"names": names, "doc": doc, "check": check})
 

@@ -83,7 +83,9 @@ class Literal:
 
     @property
     def values(self) -> np.ndarray:
-        """The elements as an array of the literal's sizes, whose order in memory may be any."""
+        """The elements as an array of the literal's sizes. Their order in memory may differ from
+        row-major.
+        """
         return self.array
 
     def leaves(self) -> Iterator[Literal]:
@@ -283,8 +285,8 @@ def digest_of(data: bytes | memoryview) -> str:
 
 
 def why_no_array(shape: Shape) -> str | None:
-    """The reason why NumPy, which computes literals and the interpreter's values, cannot have an array of a
-    shape; None if it can.
+    """The reason why NumPy cannot have an array of a shape; None if it can. Literals and values of the
+    interpreter are NumPy arrays.
     """
     if shape.rank > 64:
         return f"a NumPy array has at most 64 dimensions, found {shape.rank}"

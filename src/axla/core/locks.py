@@ -23,7 +23,7 @@ def new_lock(kind: Callable[[], Any] = threading.Lock) -> Any:
 
 
 def hold_over_forks(lock: Any) -> None:
-    """Makes a fork wait until a lock is free. It is for locks of libraries whose state would else be
+    """Makes a fork wait until a lock is free. It is for locks of libraries whose state would otherwise be
     inconsistent in the child.
     """
     held: list[bool] = []

@@ -294,7 +294,7 @@ def _check(dtype: DType, dims: tuple[int, ...], dynamic: tuple[bool, ...], layou
         if d < 0 and d != UNBOUNDED:
             raise ShapeError(f"{dtype}{list(dims)}: a dimension has size {d}; sizes are at least 0")
     if dynamic and len(dynamic) != len(dims):
-        raise ShapeError(f"{dtype}{list(dims)}: {len(dynamic)} dynamic marks for {len(dims)} dimensions")
+        raise ShapeError(f"{dtype}{list(dims)}: dynamic has {len(dynamic)} entries, wanted {len(dims)}")
     if any(size is not None and size < 1 for tile in layout.tiles for size in tile):
         raise ShapeError(f"{dtype}{list(dims)}: layout {layout} has a tile that is not positive")
     if sorted(layout.minor_to_major) != list(range(len(dims))):

@@ -49,7 +49,7 @@ def rank(shape: AnyShape) -> int:
 
 
 def true_rank(shape: AnyShape) -> int:
-    """The number of dimensions of an array shape whose size is not 0 or 1."""
+    """The number of dimensions of an array shape that have more than one element."""
     return array(shape, "true_rank: the shape").true_rank
 
 

@@ -23,7 +23,7 @@ Status = IntEnum(
 )
 """Status codes of absl, tsl, PJRT_Error_Code and gRPC."""
 
-# For a status without a class, the first class with that status is raised.
+# An error that is only known by its status is raised as the first class with that status.
 STATUS: dict[type[AxlaError], Status] = {
     errors.AxlaError: Status.UNKNOWN,
     errors.InvalidArgument: Status.INVALID_ARGUMENT,

@@ -1,1 +1,1 @@
-"""The CPU backend's compiler: the entry function of a program, tuning, the program cache."""
+"""The compiler of the CPU backend: the entry function of a program, tuning, and the program cache."""

@@ -1,7 +1,8 @@
-"""Writes collectives into the entry function: calls of the engine, which exchanges data between participants.
+"""Writes collectives into the entry function, as calls of the engine that exchanges data between
+participants.
 
-The engine receives a description of the step, the same for all participants (`codegen.native.collectives`),
-and the kernels that combine elements.
+The engine receives a description of the step, which is the same for all participants
+(`codegen.native.collectives`), and the kernels that combine elements.
 """
 
 from __future__ import annotations
@@ -29,12 +30,12 @@ _PARTS = {
 _NUMBERS = {"replica-id": "replica", "partition-id": "partition"}
 _FOLDING = (PartKind.FOLD, PartKind.FOLD_OWN, PartKind.FOLD_ROOT)
 _MOST = 1 << 16
-"""Participants of a program."""
+"""The highest number of participants of a program."""
 
 
 def emit_collective(entry: ValuePlaces, step: CollectiveStep) -> None:
-    """Writes the call; its results are then in their slices. The participant's numbers are read from the
-    frame.
+    """Writes the call of a collective, after which its results are in their slices. `replica-id` and
+    `partition-id` are read from the frame instead.
     """
     f = entry.f
     if step.kind in _NUMBERS and [v.shape.logical for v in step.results] == [Shape(U32)]:
@@ -49,9 +50,10 @@ def emit_collective(entry: ValuePlaces, step: CollectiveStep) -> None:
     each = [[s] for s in shapes] if len(step.folds) == len(shapes) else [shapes]
     folds = [_fold(entry, *fold) for fold in zip(step.folds, each, strict=False)]
     symbols = [f.glob(kernel.symbols[0]) for kernel in folds]
-    # Behind the kernels: room for the addresses of one call.
+    # After the kernels there is space for the addresses that one call needs.
     room = [f.null()] * (len(step.results) - len(symbols) + 3 * len(step.results))
-    # Others read the lists of one in two halves, which has its rendezvous to itself, until it is done.
+    # Other participants may read the lists of an asynchronous collective until it is done. It has a
+    # rendezvous of its own, so its lists get stack slots of their own.
     own = 5 + 2 * step.rendezvous_keys[0] if step.rendezvous_keys and (step.starts or step.begun) else 1
     lists = (operands, own), (results, own + 1), ([*symbols, *room], 4)
     code = f.call_pointer(
@@ -64,8 +66,8 @@ def emit_collective(entry: ValuePlaces, step: CollectiveStep) -> None:
 
 
 def _check(step: CollectiveStep, interface: Interface) -> None:
-    """Raises VerifyError for a collective that would access memory outside of its operands and results,
-    except in its kernels.
+    """Raises VerifyError for a collective that would access memory beyond its operands and results (its
+    kernels are verified elsewhere).
     """
     given, results = ([v.shape.logical for v in values] for values in (step.operands, step.results))
     keys, count, part = interface.rendezvous_keys, prod(interface.participants), _PARTS.get(step.kind)
@@ -83,7 +85,7 @@ def _check(step: CollectiveStep, interface: Interface) -> None:
 
 
 def _fit(step: CollectiveStep, part: PartKind, given: list[Shape], results: list[Shape], size: int) -> bool:
-    """Whether operands and results fit a group of `size` members."""
+    """Whether operands (`given`) and results fit a collective in a group of `size` members."""
     at, data = step.dimension, given[:-1] if step.dynamic_root else given
     if step.dynamic_root and given[-1:] != [Shape(S32, (len(data),))]:
         return False
@@ -101,27 +103,31 @@ def _fit(step: CollectiveStep, part: PartKind, given: list[Shape], results: list
 
 
 def _ragged(data: Shape, output: Shape, *indices: Shape) -> bool:
-    """Whether rows have the same kind, and there is an index for each member, s32 or s64."""
+    """Whether the rows of data and output have the same shape and type, and the indices are equal shapes of
+    s32 or s64, with one index for each member.
+    """
     rows = data.rank > 0 < output.rank and data.dims[1:] == output.dims[1:] and data.dtype is output.dtype
     return rows and len(set(indices[:3])) == 1 and indices[0].dtype in (S32, S64)
 
 
 def _fold(entry: ValuePlaces, name: str, shapes: list[Shape]) -> Kernel:
-    """The kernel that combines elements of arrays, and overwrites the first ones."""
+    """The kernel called `name`, which must combine elements of arrays of these shapes and overwrite the first
+    ones.
+    """
     kernel = next((kernel for kernel in entry.program.kernels if kernel.name == name), None)
     flat = [Shape(s.dtype, (max(s.size, 1),)) for s in shapes]
     taken = [p.shape.logical for p in kernel.computation.parameters] if kernel is not None else []
     if kernel is None or taken != flat * 2 or kernel.in_place != tuple((n, n) for n in range(len(flat))):
-        raise VerifyError(f"{entry.program.name}: no kernel {name} folds {', '.join(map(str, flat))}")
+        raise VerifyError(f"{entry.program.name}: no kernel {name} combines {', '.join(map(str, flat))}")
     if kernel.plan is None or kernel.plan.blocks is None or len(kernel.symbols) > 1:
-        raise UnsupportedError(f"{name}: no collective is computed by a kernel of kind {kernel.kind}")
+        raise UnsupportedError(f"{name}: kernels of kind {kernel.kind} cannot compute collectives")
     return kernel
 
 
 def description(entry: ValuePlaces, step: CollectiveStep, folds: list[Kernel]) -> bytes:
-    """The step in the form that the engine reads. Its digest is of the same bytes for equal collectives,
-    whatever the names of programs and steps and the numbers of rendezvous. The names of kernels are digests
-    too.
+    """The step as bytes in the form that the engine reads. Equal collectives have equal digests in it,
+    whatever the names of programs and steps and the numbers of rendezvous; kernels are part of the digest by
+    their names, which are digests too.
     """
     face, part = entry.program.interface, _PARTS[step.kind]
     if part is PartKind.EXCHANGE and step.dimension is None:
@@ -163,7 +169,7 @@ def _moved(
     members: int,
     kernel: Kernel | None,
 ) -> list[int]:
-    """The MOVED struct of an operand."""
+    """The fields of the MOVED struct of an operand."""
     shape, total = operand.shape, result.shape.byte_size
     if kernel is not None and kernel.plan.blocks is not None:
         blocks, length = kernel.plan.blocks
@@ -179,13 +185,15 @@ def _moved(
 
 
 def _rows(value: ArrayValue) -> list[int]:
-    """An array as rows along its first dimension."""
+    """The fields of a MOVED struct for an array: the number of rows along dimension 0, the bytes of a row,
+    and all bytes.
+    """
     rows, total = value.shape.dims[0], value.shape.byte_size
     return [rows, total // max(rows, 1), total]
 
 
 def _seat(step: CollectiveStep, keys: tuple[RendezvousKey, ...], participant: int) -> list[int]:
-    """The SEAT struct of a participant."""
+    """The fields of the SEAT struct of a participant."""
     for number in step.rendezvous_keys:
         members = keys[number].members
         if participant in members:

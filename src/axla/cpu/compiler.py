@@ -1,4 +1,4 @@
-"""Compiles a Program to object code for a CPU: LLVM text, then objects."""
+"""Compiles programs to object code for a CPU: first to LLVM text, then to object files."""
 
 from __future__ import annotations
 
@@ -33,17 +33,19 @@ from axla.program.steps import KernelStep, LoopStep, RegisterStep
 from axla.program.text import print_program
 from axla.target.machine import Target
 
-KERNEL_LEVEL = 2  # LLVM's effort on kernels
+KERNEL_LEVEL = 2  # LLVM's optimization level for kernels
 EmitEntry = Callable[[LlvmModule, Program, Target], None]
-LONG_TEXT = 2 << 20  # bytes of LLVM text from on which LLVM takes seconds
+LONG_TEXT = 2 << 20  # bytes of LLVM text; for longer texts LLVM takes seconds
 GROUP_TEXT = 12 << 10
-"""Bytes of LLVM text from on which a module gets no further kernel: one takes 0.6 ms beside its kernels."""
+"""Bytes of LLVM text beyond which a module gets no further kernel. A module without kernels takes 0.6 ms."""
 
 
 def llvm_modules(
     program: Program, target: Target, *, parts: int = 0, emit: EmitEntry = emit_entry
 ) -> list[str]:
-    """The program's LLVM modules as text: one (parts=1), or the entry and groups of kernels (parts=0)."""
+    """The program's LLVM modules as text: a single one if `parts` is 1, or one for the entry and one for each
+    group of kernels if it is 0.
+    """
     entry = llvm_module(target)
     emit(entry, program, target)
     if parts == 1:
@@ -67,29 +69,30 @@ def llvm_module(target: Target) -> LlvmModule:
 
 
 def publish_kernel(module: LlvmModule, kernel: Kernel, target: Target) -> None:
-    """Writes a kernel into a module of its own; other modules that are linked with it call it."""
+    """Writes a kernel into a module, so that other modules that are linked with it can call it."""
     emit_kernel(module, kernel, target)
     for symbol in kernel.symbols:
         module.publish(symbol)
 
 
 def checked_text(module: LlvmModule, target: Target) -> str:
-    """The text of a module, checked to call no intrinsic that may become a library call."""
+    """The text of a module; InternalError if it has an intrinsic that LLVM may replace by a library call."""
     wrong = forbidden_intrinsics(list(module.declared), target)
     if wrong:
-        raise InternalError(f"{target.name}: intrinsics {wrong} may become library calls")
+        raise InternalError(f"{target.name}: LLVM may replace the intrinsics {wrong} by library calls")
     return module.text()
 
 
 SHORT_ENTRY = 50
-"""Steps of an entry that LLVM optimises in some milliseconds."""
+"""The number of steps in an entry that LLVM optimizes within some milliseconds."""
 
 
 def entry_level(program: Program) -> int:
-    """The optimisation level for the entry: none (a fifth of the time) if it mostly calls kernels.
+    """LLVM's optimization level for the entry: 0, which takes a fifth of the time, if it mostly calls
+    kernels, else 2.
 
-    Loops that work in registers, loops in a short entry, whose kernels may be faster than the code around
-    their calls, and entries with scalars only are worth optimising.
+    It is 2 for loops that work in registers; for loops in a short entry, whose kernels may be faster than the
+    code around their calls; and for entries with scalars only.
     """
     calls = False
     steps = list(all_steps(program))
@@ -109,7 +112,7 @@ def entry_level(program: Program) -> int:
 def dump_code(
     module: Module, program: Program, texts: Sequence[str], target: Target, levels: Sequence[int]
 ) -> None:
-    """Writes program, LLVM IR and assembly to the dump folder of a module."""
+    """Writes the program, LLVM IR and assembly to the dump folder of a module."""
     dump.write_text(module, "program.txt", print_program(program))
     dump.write_text(module, "ir.ll", "\n".join(texts))
     assembly = [llvm.emit_assembly(text, target, level=n) for text, n in zip(texts, levels, strict=True)]
@@ -120,7 +123,9 @@ def dump_code(
 def compile_module(
     module: Module, target: Target | None = None, *, parts: int = 0, choose: Choose | None = None
 ) -> Packed:  # fmt: skip
-    """Object code for a module, which is changed (pass a clone to keep it); `choose` as for `program_of`."""
+    """Compiles a module to object code. The module is changed; pass a clone to keep it. `choose` as for
+    `compile_program`.
+    """
     target = target or host_target()
     constants: dict[Literal, int] = {}
     every = (inst.op for computation in module.computations for inst in computation.instructions)
@@ -134,8 +139,8 @@ def compile_module(
 
 @collector_paused()
 def compile_text(text: str, segment: bytes = b"", target: Target | None = None, *, parts: int = 0) -> Packed:
-    """Object code for a program's text, as written by `print_program`, for the target that it was made for or
-    another one. `segment`: the bytes of its constants. Raises what `load_program` does.
+    """Compiles a program's text, as `print_program` wrote it, to object code for a target, which need not be
+    the one that it was made for. `segment`: the bytes of its constants. Raises the errors of `load_program`.
     """
     target = target or host_target()
     return code_of(load_program(text, segment, target), segment, target, parts=parts)
@@ -145,7 +150,7 @@ def code_of(
     program: Program, segment: bytes | memoryview, target: Target, *, parts: int = 0,
     dumped: Module | None = None, emit: EmitEntry = emit_entry,
 ) -> Packed:  # fmt: skip
-    """Object code for a program; `emit` writes its entry function."""
+    """Compiles a program to object code; `emit` writes its entry function."""
     with trace.span("emit"):
         texts = llvm_modules(program, target, parts=parts, emit=emit)
     most = flags.current().optimization_level
@@ -164,7 +169,7 @@ def code_of(
 def _objects(
     texts: Sequence[str], target: Target, emitters: Sequence[Callable[[str, Target], bytes]]
 ) -> tuple[bytes, ...]:
-    """The object code of LLVM modules, compiled by several threads: LLVM runs outside of every lock, so
+    """Compiles LLVM modules to object code in several threads. LLVM holds no Python lock meanwhile, so that
     processes would not be faster (docs/benchmarks.md).
     """
     done, one_at_a_time = count(1), threading.Lock()
@@ -177,7 +182,7 @@ def _objects(
 
     calls = [partial(object_of, text, emit) for text, emit in zip(texts, emitters, strict=True)]
     pairs = min(llvm.MOST_EMITTERS, len(calls) // 2)
-    threads = min(limits.thread_count(), pairs) if pairs > 1 else 1  # cores take a while to be counted
+    threads = min(limits.thread_count(), pairs) if pairs > 1 else 1  # counting cores takes a while
     if threads < 2:
         return tuple(call() for call in calls)
     from concurrent.futures import ThreadPoolExecutor
@@ -185,7 +190,7 @@ def _objects(
     with ThreadPoolExecutor(threads) as pool:
         try:
             futures = [pool.submit(copy_context().run, call) for call in calls]
-        except RuntimeError:  # the interpreter ends: there are no new threads
+        except RuntimeError:  # the interpreter is shutting down and starts no threads
             return tuple(call() for call in calls)
         try:
             return tuple(future.result() for future in futures)
@@ -194,7 +199,7 @@ def _objects(
 
 
 def object_for(text: str, target: Target, compile_: Callable[[str, Target], bytes]) -> bytes:
-    """The object code of an LLVM module: from memory, from disk, or compiled (and then cached)."""
+    """The object code of an LLVM module: from memory or disk, or else compiled and then cached."""
     features = ",".join(sorted(target.features))
     key = cache.key_of(target.triple, target.cpu, features, llvm.version(), text)
     found = cache.get("kernel", key)
@@ -205,12 +210,12 @@ def object_for(text: str, target: Target, compile_: Callable[[str, Target], byte
 
 
 def _emit_object(text: str, target: Target, *, level: int) -> bytes:
-    """The object of an LLVM module; of a long one by a child process, so that Ctrl-C does not wait for
-    LLVM.
+    """Compiles an LLVM module to an object file; a long one in a child process, so that Ctrl-C need not wait
+    for LLVM.
     """
     if len(text) >= LONG_TEXT and sys.executable:
         from axla.codegen.child import Child
 
-        with suppress(OSError), closing(Child()) as child:  # no process can be started: here, then
+        with suppress(OSError), closing(Child()) as child:  # else it is compiled here
             return child.emit_object(text, target, level=level)
     return llvm.emit_object(text, target, level=level)

@@ -1,4 +1,4 @@
-"""Writes custom calls into the entry function: of functions at addresses, and of library routines."""
+"""Writes custom calls into the entry function: calls of functions at addresses, and of library routines."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from axla.custom.site import AXLA, CHECK, EXTERNAL, FFI, ORIGINAL, PYTHON, STATU
 from axla.program import abi
 from axla.program.steps import CustomCallStep
 
-_NOT_FINITE = -4  # `info` of a routine that is not called
+_NOT_FINITE = -4  # the value of `info` if the routine is not called since the matrix has infinities or NaN
 
 
 def emit_custom_call(entry: ValuePlaces, step: CustomCallStep) -> None:
-    """Writes the call; its results are then in their slices."""
+    """Writes a custom call, after which its results are in their slices."""
     operands, results = (
         [entry.pointer(value.memory) if value is not None else entry.f.null() for value in values]
         for values in (step.operands, step.results)
@@ -34,7 +34,7 @@ def emit_custom_call(entry: ValuePlaces, step: CustomCallStep) -> None:
 
 
 def _check(entry: ValuePlaces, message: str, truth: Ssa) -> None:
-    """Returns from the program with one of its own messages if a condition is false."""
+    """Writes code that returns from the program with one of its own messages if a condition is false."""
     f, number = entry.f, entry.program.interface.messages.index(message)
     with f.if_(f.load("i8", truth, 1).eq(0), likely=False):
         f.params["frame"].set(abi.FRAME, "error_step", 0)
@@ -49,9 +49,7 @@ def _copy(
     ins: Sequence[Ssa],
     outs: Sequence[Ssa],
 ) -> None:
-    """Copies an operand to the memory of a result, unless buffer assignment has given them the same
-    memory.
-    """
+    """Writes a copy of an operand to the memory of a result, unless both have the same memory."""
     shape = step.site.result_leaves[result]
     source, target = step.operands[operand], step.results[result]
     if isinstance(shape, Shape) and source and target and source.place != target.place:
@@ -66,7 +64,7 @@ def _native(entry: ValuePlaces, step: CustomCallStep, operands: list[Ssa], resul
     else:
         function = entry.function(step.function)
     ins = entry.pointers(operands, 1)
-    if step.api == FFI:  # the function table has the address of a struct that begins with that of the code
+    if step.api == FFI:  # the table has a struct, whose first field is the address of the code
         code, outs = f.load("ptr", function, 8), entry.pointers(results, 2)
         _stop_when_failed(
             entry,
@@ -104,7 +102,9 @@ def _native(entry: ValuePlaces, step: CustomCallStep, operands: list[Ssa], resul
 
 
 def _stop_when_failed(entry: ValuePlaces, step: CustomCallStep, code: Ssa) -> None:
-    """Returns from the program with an error code, and records which call gave it."""
+    """Writes code that returns from the program with an error code that is not 0, and records the failed
+    call.
+    """
     f = entry.f
     with f.if_(code.ne(0)):
         f.params["frame"].set(abi.FRAME, "error_step", step.function + 1)
@@ -112,7 +112,7 @@ def _stop_when_failed(entry: ValuePlaces, step: CustomCallStep, code: Ssa) -> No
 
 
 class _LibraryCall:
-    """A LAPACK routine, called for each matrix of a batch."""
+    """Writes the calls of a LAPACK routine, one for each matrix of a batch."""
 
     def __init__(
         self,
@@ -152,7 +152,7 @@ class _LibraryCall:
             self.one(loop.index)
 
     def store(self, at: int, data: bytes) -> None:
-        """Stores numbers and letters that the routine reads at their place in scratch memory."""
+        """Writes stores of numbers and letters that the routine reads, at offset `at` of scratch memory."""
         f = self.f
         for k in range(0, len(data), 4):
             word, place = data[k : k + 4], f.gep("i8", self.scratch, f.const("i64", at + k))
@@ -163,7 +163,7 @@ class _LibraryCall:
                     f.store(f.const("i8", byte), f.gep("i8", place, f.const("i64", n)), 1)
 
     def address(self, place: LeafAddress, index: Ssa) -> Ssa:
-        """The address of a place for matrix `index`."""
+        """The address of a leaf for matrix number `index`."""
         f = self.f
         if place.base == NULL:
             return f.null()
@@ -172,7 +172,7 @@ class _LibraryCall:
         return f.gep("i8", base, offset)
 
     def one(self, index: Ssa) -> None:
-        """The call for one matrix."""
+        """Writes the call for one matrix."""
         plan, f = self.plan, self.f
         for source, target, size in plan.copied:
             if size:
@@ -196,7 +196,7 @@ class _LibraryCall:
                 self.unpack(vectors, index)
 
     def all_finite(self, start: Ssa, count: int) -> Ssa:
-        """Whether `count` numbers are finite: x - x is zero for these, NaN for all others."""
+        """Whether `count` numbers are finite: x - x is zero for finite numbers and NaN for all others."""
         f = self.f
         with f.loop(0, count, carry=[f.const("i1", True)]) as loop:
             value = f.load(self.float, f.gep(self.float, start, loop.index), self.width)
@@ -206,7 +206,7 @@ class _LibraryCall:
         return loop.results[0]
 
     def unpack(self, vectors: Vectors, index: Ssa) -> None:
-        """Unpacks complex eigenvectors of a real matrix, column by column."""
+        """Writes the unpacking of the complex eigenvectors of a real matrix, column by column."""
         f, n, real = self.f, self.plan.order, self.float
         packed, values = self.address(vectors.packed, index), self.address(vectors.imaginary, index)
         result = self.address(vectors.result, index)

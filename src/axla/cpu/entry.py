@@ -1,7 +1,7 @@
 """Writes the entry function of a program: `i32 axla_entry(ptr frame)`.
 
-It runs the steps in order. Small values are registers, one per element, carried through loops as phis; arrays
-are slices of the frame's memory, updated in place.
+It runs the steps in order. Small values are in registers, one per element, and loops carry them as phis.
+Arrays are slices of the frame's memory, and are updated in place.
 """
 
 from __future__ import annotations
@@ -24,25 +24,25 @@ from axla.program.steps import ArrayValue, Branch, Step
 from axla.target.machine import Target
 
 ENTRY = "axla_entry"
-"""The entry that the glue of this process calls; its parallel_for of nothing handles signals."""
+"""The entry that this process calls. Where it polls, a parallel_for without steps handles signals."""
 
 
 def emit_entry(module: LlvmModule, program: Program, target: Target, name: str = ENTRY) -> None:
-    """Adds the entry function to the module; the kernels are in it, or linked to it."""
+    """Adds the entry function of a program to a module. The kernels are in the module, or linked with it."""
     module.in_process = name == ENTRY
     EntryWriter(module, program, target, name).emit()
 
 
 class EntryWriter(ValuePlaces):
-    """Writes the entry function of a program: its steps in order, on the CPU."""
+    """Writes the entry function of a program for a CPU."""
 
     @property
     def writers(self) -> Mapping[type, Callable]:
-        """The writers of steps, by class of step."""
+        """The functions that write steps, by class of step."""
         return STEPS
 
     def emit(self) -> None:
-        """Writes the whole function: the check of the frame's version, all steps, the return of 0."""
+        """Writes the whole function: the check of the frame's version, all steps, and the return of 0."""
         f = self.f
         self.kernels = {kernel.name: kernel for kernel in self.program.kernels}
         version = self.field("version", "i32")
@@ -51,17 +51,17 @@ class EntryWriter(ValuePlaces):
         f.ret(f.const("i32", 0))
 
     def steps(self, steps: Sequence[Step]) -> None:
-        """Writes steps in their order; UnsupportedError for a kind that no CPU runs."""
+        """Writes steps in order; UnsupportedError for a step that CPUs cannot run."""
         for step in steps:
             write = self.writers.get(type(step))
             if write is None:
-                raise UnsupportedError(f"{self.program.name}: no CPU runs a {type(step).__name__}")
+                raise UnsupportedError(f"{self.program.name}: a CPU cannot run a {type(step).__name__}")
             write(self, step)
 
     # -- control -----------------------------------------------------------------------------------------
 
     def loop_step(self, step: kinds.LoopStep) -> None:
-        """Writes a loop; carried values in registers are parameters of its blocks."""
+        """Writes a loop. Carried values in registers are parameters of its blocks."""
         carried = [one for one in step.carried if one.parameter.place is None]
 
         def enter(parts: Sequence[Ssa]) -> None:
@@ -79,7 +79,7 @@ class EntryWriter(ValuePlaces):
         self.define_all([one.result for one in carried], parts)
 
     def branch_step(self, step: kinds.BranchStep) -> None:
-        """Writes a branch for each side; results in registers are merged behind them."""
+        """Writes a branch for each side. Results in registers are merged after them."""
         results = [value for value in step.results if value.place is None]
 
         def side(branch: Branch) -> Callable[[], list[Ssa]]:
@@ -94,18 +94,18 @@ class EntryWriter(ValuePlaces):
         self.define_all(results, parts)
 
     def parts(self, values: Sequence[ArrayValue]) -> list[Ssa]:
-        """The registers that hold the elements of values, one after the other."""
+        """The registers of all elements of the values, in order."""
         return [part for value in values for part in registers_of(self.elements(value))]
 
     def define_all(self, values: Sequence[ArrayValue], parts: Sequence[Ssa]) -> None:
-        """Defines values by registers, as `parts` lists them."""
+        """Records that values are in registers, which `parts` lists in order."""
         for value, elements in zip(values, from_registers([v.shape for v in values], parts), strict=True):
             self.define(value, elements)
 
     # -- memory ------------------------------------------------------------------------------------------
 
     def copy_step(self, step: kinds.CopyStep) -> None:
-        """Writes a copy: into registers, element by element where it is tiny, else of bytes."""
+        """Writes a copy: into registers, element by element for tiny values, or of bytes."""
         source, target = step.source, step.target
         if target.place is None:
             self.define(target, self.elements(source))
@@ -117,7 +117,7 @@ class EntryWriter(ValuePlaces):
         self.pause()
 
     def store_step(self, step: kinds.StoreStep) -> None:
-        """Writes an update element by element into a window of the result's memory."""
+        """Writes the stores of an update, element by element, into a window of the result's memory."""
         shape, small = step.result.shape, step.update.shape
         begin = self.window_start(step)
         elements = self.elements(step.update)
@@ -126,7 +126,7 @@ class EntryWriter(ValuePlaces):
             array.store(tuple(s + i for s, i in zip(begin, index, strict=True)), value)
 
     def window_start(self, step: kinds.StoreStep) -> list[AnyIndex]:
-        """The clamped start of the window."""
+        """The clamped start of the window in each dimension."""
         starts = [element for value in step.starts for element in self.elements(value)]
         limits = zip(step.result.shape.dims, step.update.shape.dims, strict=True)
         return [
@@ -135,7 +135,7 @@ class EntryWriter(ValuePlaces):
         ]
 
     def kernel_step(self, step: kinds.KernelStep) -> None:
-        """Writes the calls of a kernel's phases with pointers to operands, results and scratch memory."""
+        """Writes the calls of a kernel's phases, with pointers to operands, results and scratch memory."""
         kernel = self.kernels[step.kernel]
         pointers = [self.pointer(value.memory) for value in (*step.operands, *step.results)]
         if step.scratch is not None:
@@ -146,7 +146,7 @@ class EntryWriter(ValuePlaces):
                 self.run_phase(phase, args, kernel.polls)
 
     def run_phase(self, phase: Phase, args: Ssa, may_stop: bool) -> None:
-        """Writes the call of one phase: direct, or through `parallel_for` of the frame."""
+        """Writes the call of one phase: directly, or through the `parallel_for` of the frame."""
         f = self.f
         frame = f.params["frame"]
         if not phase.parallel:
@@ -158,7 +158,7 @@ class EntryWriter(ValuePlaces):
         self.parallel_for(f.glob(phase.symbol), args, phase.count, phase.grain)
 
     def parallel_for(self, kernel: Ssa, args: Ssa, count: int, grain: int) -> None:
-        """Writes a call of the frame's `parallel_for`; its error code ends the function."""
+        """Writes a call of the frame's `parallel_for`; an error code of it is returned from the function."""
         f = self.f
         ranges = f.const("i64", count), f.const("i64", grain)
         frame = f.params["frame"]

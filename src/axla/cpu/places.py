@@ -1,4 +1,4 @@
-"""The location of an entry function's values: elements in registers, or slices of the frame's memory."""
+"""The places of an entry function's values: registers, or slices of the frame's memory."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from axla.program.steps import ArrayValue
 from axla.target.machine import Target
 
 FEW = 4
-"""Parameters, or results, whose addresses are worth a register around loops."""
+"""The highest number of parameters, or results, whose addresses are worth registers around loops."""
 
 Read = Callable[[Indices], Value]
 
 
 class ElementReader:
-    """An array with a known shape that is read element by element. `whole`: all elements in one vector, or
-    one register for every element, if known.
+    """An array that is read element by element. `whole`, if known: one vector of all elements, or one
+    register that every element equals.
     """
 
     __slots__ = ("shape", "read", "whole")
@@ -42,7 +42,7 @@ class ElementReader:
 
 
 class ValuePlaces:
-    """An entry function under construction: its frame, and the location of each value."""
+    """An entry function that is being written: its frame, and the place of each value."""
 
     def __init__(self, module: LlvmModule, program: Program, target: Target, name: str):
         self.program = program
@@ -52,9 +52,9 @@ class ValuePlaces:
         self.f.polls = True
         self.values = Values(self.f, target, straight=True)
         self.e = Elements(self.values, 1, scalar=True)
-        self.polled = 0  # of the function's code, what is written up to the last poll
-        self._registers: dict[str, list[Value]] = {}  # of values that are in registers, in row-major order
-        self._leaves: dict[ArrayValue, ElementReader] = {}  # of values that are in memory
+        self.polled = 0  # instructions of the function before the last poll
+        self._registers: dict[str, list[Value]] = {}  # elements of values in registers, in row-major order
+        self._leaves: dict[ArrayValue, ElementReader] = {}  # readers of values in memory
         self._numbers = {
             AllocationKind.PARAMETER: array_numbers(program.parameters),
             AllocationKind.RESULT: array_numbers(program.results),
@@ -63,11 +63,11 @@ class ValuePlaces:
     # -- frame -------------------------------------------------------------------------------------------
 
     def field(self, name: str, type_: str = "ptr") -> Ssa:
-        """A field of the frame."""
+        """Loads a field of the frame."""
         return self.f.frame_field(name, type_)
 
     def pointer(self, place: BufferSlice) -> Ssa:
-        """The address of a slice."""
+        """Computes the address of a slice."""
         f, allocation = self.f, place.allocation
         if allocation.kind in (AllocationKind.PARAMETER, AllocationKind.RESULT):
             table = self.field("arguments" if allocation.kind is AllocationKind.PARAMETER else "results")
@@ -79,7 +79,7 @@ class ValuePlaces:
         return f.gep("i8", base, f.const("i64", place.offset))
 
     def pointers(self, values: Sequence[Ssa], slot: int = 0) -> Ssa:
-        """An array of pointers on the stack; calls reuse the same slot."""
+        """An array of pointers on the stack; calls with the same `slot` use the same memory."""
         f = self.f
         array = f.stack("ptr", len(values), slot=slot)
         for number, value in enumerate(values):
@@ -87,7 +87,7 @@ class ValuePlaces:
         return array
 
     def function(self, number: int) -> Ssa:
-        """The address of a function of the function table."""
+        """Loads the address of function `number` from the function table."""
         f = self.f
         place = f.gep("ptr", self.field("functions"), f.const("i64", number))
         return f.load("ptr", place, 8, readonly=True)
@@ -97,7 +97,9 @@ class ValuePlaces:
         return DenseArray(self.values, self.pointer(place), shape.dtype, shape.dims, readonly=False)
 
     def pause(self) -> None:
-        """Polls for cancellation after many values, which begins a new basic block."""
+        """Polls for cancellation if many instructions were written since the last poll; this also begins a
+        new basic block.
+        """
         if self.f.made - self.polled > self.target.limits.line_block:
             self.f.poll()
             self.polled = self.f.made
@@ -105,7 +107,7 @@ class ValuePlaces:
     # -- values ------------------------------------------------------------------------------------------
 
     def leaf(self, value: ArrayValue) -> ElementReader:
-        """How a value is read: from registers, if it is there, else from its slice."""
+        """A reader of a value: of its registers, if it has any that can be used here, else of its slice."""
         held = self._registers.get(value.name)
         if held is not None and (value.place is None or all(map(_is_open, held))):
             return self.held(value.shape, held)
@@ -123,12 +125,12 @@ class ValuePlaces:
         return self.leaf(value).read(())
 
     def define(self, value: ArrayValue, elements: list[Value]) -> None:
-        """Records that the value is in registers."""
+        """Records that a value is in registers."""
         self._registers[value.name] = elements
 
     def memory(self, value: ArrayValue) -> ElementReader:
-        """Returns a reader of a value in memory that loads each element at its first read."""
-        # Its address is computed where it is read: a program may have many parameters that it hardly uses.
+        """A reader of a value in memory that loads each element at its first read."""
+        # The address is computed at each read: a program may have many parameters that it hardly uses.
         known: dict[tuple, Value] = {}
 
         def read(index: Indices) -> Value:
@@ -141,7 +143,7 @@ class ValuePlaces:
         return ElementReader(value.shape, read)
 
     def held(self, shape: Shape, elements: Sequence[Value]) -> ElementReader:
-        """A leaf with known registers, in row-major order."""
+        """A reader of elements in registers, which are in row-major order."""
         table: dict[Indices, Value] = dict(zip(indices(shape), elements, strict=True))
 
         def read(index: Indices) -> Value:
@@ -152,7 +154,9 @@ class ValuePlaces:
         return ElementReader(shape, read)
 
     def packed(self, shape: Shape, whole: Value) -> ElementReader:
-        """A leaf of one vector, in row-major order, or of one register that is every element."""
+        """A reader of elements in one vector, in row-major order, or in one register that every element
+        equals.
+        """
         if whole.lanes == 1:
             return ElementReader(shape, self.held(shape, [whole] * shape.size).read, whole)
 
@@ -170,7 +174,7 @@ class ValuePlaces:
         return ElementReader(shape, read, whole)
 
     def vector(self, leaf: ElementReader) -> Value:
-        """The elements of a leaf in one vector."""
+        """The elements of an array in one vector."""
         f, lanes = self.f, leaf.shape.size
         if leaf.whole is not None:
             return Value(leaf.whole.dtype, lanes, tuple(f.splat(part, lanes) for part in leaf.whole.parts))
@@ -180,19 +184,19 @@ class ValuePlaces:
         return Value(leaf.shape.dtype, lanes, tuple(found))
 
     def write(self, place: BufferSlice, shape: Shape, elements: Sequence[Value]) -> None:
-        """Puts elements into a slice."""
+        """Stores elements into a slice."""
         array = self.writable(place, shape)
         for index, element in zip(indices(shape), elements, strict=True):
             array.store(index, element)
 
     def writable(self, place: BufferSlice, shape: Shape) -> DenseArray:
-        """A view of a slice for writing; InternalError where the allocation is read only."""
+        """A view of a slice for writing; InternalError if the allocation is read only."""
         if not place.allocation.writable:
-            raise InternalError(f"cpu: {place} is read only, and would be written")
+            raise InternalError(f"cpu: {place} is to be written, but is read only")
         return self.array(place, shape)
 
     def copy_bytes(self, target: Ssa, source: Ssa, count: int) -> None:
-        """Copies bytes between slices that do not overlap."""
+        """Writes a copy of bytes between addresses that do not overlap."""
         f = self.f
 
         def copy(at: Ssa, kind: str) -> None:
@@ -201,12 +205,14 @@ class ValuePlaces:
         self.by_vectors(count, copy)
 
     def clear_bytes(self, target: Ssa, count: int) -> None:
-        """Makes bytes zero."""
+        """Writes zeros to `count` bytes."""
         f = self.f
         self.by_vectors(count, lambda at, kind: f.store(f.zero(kind), f.gep("i8", target, at), 1))
 
     def by_vectors(self, count: int, body: Callable[[Ssa, str], None]) -> None:
-        """`body(offset, type)` for vectors of bytes, and for the bytes that are left of `count`."""
+        """Calls `body(offset, type)` for whole vectors of bytes in a loop, then for each remaining byte of
+        `count`.
+        """
         f, width = self.f, min(self.target.vector_bytes, 64)
         whole = count // width * width
         if whole:
@@ -221,8 +227,9 @@ class ValuePlaces:
         self, initial: Sequence[Ssa], enter: Callable[[Sequence[Ssa]], None],
         condition: Callable[[], Value], body: Callable[[], list[Ssa]], is_short: bool = False,
     ) -> Sequence[Ssa]:  # fmt: skip
-        """A loop that carries registers, which condition and body have after `enter`; gives them as they are
-        at its end. A short condition is written twice, before the loop and at its end.
+        """Writes a loop that carries registers, and returns them as they are at its end. `enter` receives
+        them before condition and body are written. A short condition is written twice: before the loop and at
+        its end.
         """
         if is_short:
             enter(initial)
@@ -241,7 +248,9 @@ class ValuePlaces:
         return loop.results
 
     def choose(self, selector: Value, sides: Sequence[Callable[[], list[Ssa]]]) -> list[Ssa]:
-        """The registers that the selected side gives, which is found by halving."""
+        """Writes a branch for each side, selected by a binary search; returns the merged registers of the
+        sides.
+        """
         f = self.f
         position = None if selector.dtype.is_pred else self._position(selector, len(sides))
 
@@ -250,7 +259,7 @@ class ValuePlaces:
                 return sides[first]()
             middle = (first + last) // 2
             if position is None:
-                condition = selector.ssa  # branch 0 is the true one
+                condition = selector.ssa  # side 0 runs if the pred is true
             else:
                 condition = f.icmp("sle", position, f.const(position.type, middle))
             branch = f.branch(condition)
@@ -263,7 +272,7 @@ class ValuePlaces:
         return among(0, len(sides) - 1)
 
     def _position(self, selector: Value, count: int) -> Ssa:
-        """The number of the branch. Out of range, negative included, means the last one."""
+        """The number of the selected branch; one out of range, or negative, means the last branch."""
         inside = self.e.in_range(Index(self.f, self.values.to_index(selector)), 0, count)
         last = self.f.index(count - 1)
         known = self.values.to_index(selector)
@@ -273,7 +282,7 @@ class ValuePlaces:
 
 
 def _is_open(element: Value) -> bool:
-    """Whether the loop or branch that an element was made in has not ended."""
+    """Whether the loop or branch in which an element was computed is still being written."""
     return all(part.region.open for part in element.parts)
 
 
@@ -283,12 +292,12 @@ def indices(shape: Shape) -> list[tuple[int, ...]]:
 
 
 def registers_of(elements: Sequence[Value]) -> list[Ssa]:
-    """The LLVM values of elements in order; a complex element has two."""
+    """The LLVM values of elements, in order; a complex element has two."""
     return [part for element in elements for part in element.parts]
 
 
 def from_registers(shapes: Sequence[Shape], parts: Sequence[Ssa]) -> list[list[Value]]:
-    """The elements of arrays whose registers stand one after the other."""
+    """The elements of arrays whose LLVM values are listed in order."""
     rest = iter(parts)
     return [
         [Value(s.dtype, 1, tuple(next(rest) for _ in register_types(s.dtype, 1))) for _ in range(s.size)]

@@ -1,6 +1,6 @@
-"""Modules that were compiled before: their programs are loaded without passes and LLVM.
+"""The program cache: code of modules that were compiled before, found without running passes and LLVM.
 
-Both are imported only to compile.
+Passes and LLVM are imported only to compile.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from axla.target.machine import CpuTarget
 from axla.text.printer import print_module
 
 _WATCHED = ("dump_to", "verify", "timings", "trace", "shuffle", "fuel")
-"""Flags that look at the compiler at work: with them it works."""
+"""Flags that observe the compiler; with any of them, the cache is not used."""
 _ELSEWHERE = ("cache_dir", "progress", "num_threads", "host_device_count", "autotune_budget")
-"""Flags that no code depends on."""
+"""Flags that do not affect the code."""
 
 
 def found(key: str | None) -> Packed | None:
-    """The code that was kept under a key."""
+    """The code that is cached under a key; None if there is none."""
     code = cache.get("program", key, decode) if key else None
     if code is not None:
         with trace.span("cached program"):
@@ -46,7 +46,7 @@ def found(key: str | None) -> Packed | None:
 
 
 def compiled(module: Module, target: CpuTarget, key: str | None) -> Packed:
-    """The code of a module, which is changed on the way (pass a clone to keep it), kept under a key."""
+    """Compiles a module and caches the code under `key`. The module is changed; pass a clone to keep it."""
     from axla.cpu.compiler import compile_module
 
     choose = None
@@ -56,20 +56,20 @@ def compiled(module: Module, target: CpuTarget, key: str | None) -> Packed:
         choose = tuner(module, target)
     made = compile_module(module, target, choose=choose)
     if key and (choose is None or choose.complete):
-        with suppress(InvalidArgument):  # nested too deeply to be written
+        with suppress(InvalidArgument):  # tuples nested too deeply to be written
             cache.put("program", key, made, encode, byte_size)
     return made
 
 
 def program_key(module: Module, target: CpuTarget, *facts: object) -> str | None:
-    """The key of a module's code: its whole text, with names and source lines, which messages show; constants
-    by digest; target, flags, compiler and machine, and facts that the caller adds. None where it is to be
-    compiled. Of the module, its graph has to be verified (`verify_graph`), no more.
+    """The key under which a module's code is cached: its whole text, with names and source lines (which
+    messages have), digests of constants, target, flags, compiler, machine, and `facts` of the caller. None if
+    the module must be compiled. The module must have passed `verify_graph`, not more.
     """
     try:
         return _key(module, target, facts)
     except (AxlaError, ValueError, IndexError, TypeError, ArithmeticError, AttributeError):
-        return None  # attributes that mean nothing: the verifier tells
+        return None  # invalid attributes, which the verifier will report
 
 
 def _key(module: Module, target: CpuTarget, facts: tuple[object, ...]) -> str | None:
@@ -80,7 +80,7 @@ def _key(module: Module, target: CpuTarget, facts: tuple[object, ...]) -> str | 
     packages = _packages(module)
     if constants is None or None in packages:
         return None
-    text = print_module(module, print_program_shape=False, print_operand_shape=False)  # as its lines say
+    text = print_module(module, print_program_shape=False, print_operand_shape=False)  # lines have shapes
     return cache.key_of(
         cache.compiler(), cache.machine(), identity(target), options, text, _order(module), constants,
         _functions(module), packages, *facts,
@@ -88,22 +88,22 @@ def _key(module: Module, target: CpuTarget, facts: tuple[object, ...]) -> str | 
 
 
 def _order(module: Module) -> str:
-    """The order of computations and instructions, which the text does not tell: that of effects, and of what
-    `_constants` digests.
+    """The order of computations and instructions, which the text does not have. Effects and the digest of
+    `_constants` depend on it.
     """
     return "\n".join(" ".join((c.name, *[inst.name for inst in c.instructions])) for c in module.computations)
 
 
 @lru_cache
 def _options(chosen: flags.Flags) -> str:
-    """The text of the flags that code depends on; nothing where some watch the compiler."""
+    """The text of the flags that affect code; "" if a flag observes the compiler."""
     watched = any(getattr(chosen, name) not in (None, False, "") for name in _WATCHED)
     return "" if watched else str([(n, getattr(chosen, n)) for n in flags.FIELDS if n not in _ELSEWHERE])
 
 
 def _constants(module: Module) -> str | None:
-    """A digest of all constants in the order of `_order`; None where some are unknown, or they are too large
-    to keep.
+    """A digest of all constants, in the order of `_order`; None if some are unknown, or they are too large to
+    be cached.
     """
     found: list[Literal] = []
     for computation in module.computations:
@@ -113,7 +113,7 @@ def _constants(module: Module) -> str | None:
             if isinstance(inst.op.literal, ElidedLiteral):
                 return None
             found += inst.op.literal.leaves()
-    if sum(leaf.array.nbytes for leaf in found) > cache.LARGEST:  # before any of them is read
+    if sum(leaf.array.nbytes for leaf in found) > cache.LARGEST:  # before any constant is read
         return None
     digest = blake2b(digest_size=20)
     for leaf in found:
@@ -122,7 +122,7 @@ def _constants(module: Module) -> str | None:
 
 
 def _packages(module: Module) -> list[str | None]:
-    """The code of packages that declare ops of the module or kinds of kernels, axla itself left out."""
+    """The digests of the code of other packages that declare ops of the module, or kinds of kernels."""
     ops = {type(inst.op) for computation in module.computations for inst in computation.instructions}
     names = {package_of(cls) for cls in (*ops, *_kinds())} - {"axla"}
     return [cache.package(name) for name in sorted(names)]
@@ -130,7 +130,7 @@ def _packages(module: Module) -> list[str | None]:
 
 @lru_cache
 def _kinds() -> tuple[type, ...]:
-    """Kinds of kernels of other packages."""
+    """The kernel kinds of installed packages."""
     if not plugins.installed(ENTRY_POINTS):
         return ()
     from axla.kernels.kinds import installed
@@ -139,7 +139,9 @@ def _kinds() -> tuple[type, ...]:
 
 
 def _functions(module: Module) -> list[tuple[str, str]]:
-    """The names of custom calls with their calling conventions: code depends on these, not on addresses."""
+    """The names of custom calls with their calling conventions, which the code depends on, as it does not on
+    addresses.
+    """
     names = {
         inst.op.custom_call_target for computation in module.computations for inst in computation.instructions
         if type(inst.op) is CustomCall

@@ -1,4 +1,4 @@
-"""Writes what is computed in registers: HLO, instruction after instruction, one register per element."""
+"""Writes computations in registers: HLO, instruction after instruction, with one register per element."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from axla.program import abi
 from axla.program.steps import RegisterStep
 
 SHORT = 8
-"""Instructions of a condition that stands before the loop and at its end."""
+"""The most instructions of a loop condition that is written twice: before the loop and at its end."""
 WIDE = (8, 16)
-"""Elements of an array that a loop keeps in a vector."""
+"""The numbers of elements of arrays that a loop carries in a vector."""
 
 
 def emit_registers(entry: ValuePlaces, step: RegisterStep) -> None:
-    """The step; its results are in registers then, and in their places."""
+    """Writes a register step, after which its results are in registers and in their slices."""
     writer = _Registers(entry)
     computation = step.computation
     for parameter, value in zip(computation.parameters, step.operands, strict=True):
@@ -40,7 +40,7 @@ def emit_registers(entry: ValuePlaces, step: RegisterStep) -> None:
             [leaf] = writer.where[inst]
             assert leaf is not None
             entry.define(value, leaf.elements())
-            if value.place is not None:  # now, so that no register holds it to the end
+            if value.place is not None:  # now, so that its registers need not be kept to the end
                 entry.write(value.place, value.shape, leaf.elements())
 
 
@@ -52,7 +52,7 @@ class _Registers:
         self.where: dict[Instruction, list[ElementReader | None]] = {}  # leaves in order; None: a token
 
     def bind(self, inst: Instruction, leaves: Sequence[ElementReader | None]) -> None:
-        """Says where the leaves of a value are."""
+        """Records readers of the leaves of an instruction's value."""
         self.where[inst] = list(leaves)
         if isinstance(inst.shape, Shape):
             leaf = leaves[0]
@@ -60,20 +60,20 @@ class _Registers:
             self.e.bind(inst, leaf.read)
 
     def held(self, inst: Instruction, elements: Sequence[Sequence[Value]]) -> None:
-        """The leaves that are arrays have these elements."""
+        """Records the elements of those leaves of an instruction's value that are arrays."""
         rest = iter(elements)
         shapes = inst.shape.leaves()
         self.bind(inst, [self.entry.held(s, next(rest)) if isinstance(s, Shape) else None for s in shapes])
 
     def region(self, computation: Computation) -> list[ElementReader | None]:
-        """The root's leaves of a computation whose parameters are bound."""
+        """Writes a computation whose parameters are bound; returns the leaves of its root."""
         for inst in schedule_of(computation):
             self.instruction(inst)
             self.entry.pause()
         return self.where[computation.root]
 
     def instruction(self, inst: Instruction) -> None:
-        if isinstance(inst.op, hlo.Parameter):  # is bound
+        if isinstance(inst.op, hlo.Parameter):  # it is bound already
             return
         write = WRITERS.get(type(inst.op))
         if write is not None:
@@ -82,15 +82,17 @@ class _Registers:
             self.compute(inst)
 
     def compute(self, inst: Instruction) -> None:
-        """All elements of an instruction, here and now: what it reads may be overwritten later."""
+        """Writes all elements of an instruction now, as the memory that it reads may be overwritten later."""
         if inst.op.elementwise and self._in_vectors(inst):
             return
-        leaves = list(inst.shape.arrays())  # of equal dimensions
+        leaves = list(inst.shape.arrays())  # all have equal dims
         table = [self.e.all(inst, index) for index in indices(leaves[0])]
         self.held(inst, [[row[n] for row in table] for n in range(len(leaves))])
 
     def _in_vectors(self, inst: Instruction) -> bool:
-        """Computes an elementwise instruction at once, if one of its operands is in a vector."""
+        """Writes an elementwise instruction as one operation on vectors, if one of its operands is a vector;
+        returns whether it did.
+        """
         shape = inst.shape
         leaves = [self.where[o][0] for o in inst.operands]
         wholes = [leaf and leaf.whole for leaf in leaves]
@@ -117,7 +119,9 @@ class _Registers:
             self.compute(inst)
 
     def reduce(self, inst: Instruction[hlo.Reduce]) -> None:
-        """Whether truth holds somewhere, or everywhere, in one vector: at once."""
+        """Writes a reduction of pred by `or` or `and`. If the operand is one vector, it is reduced at
+        once.
+        """
         op, (leaf, *_) = inst.op, self.where[inst.operands[0]]
         whole, root = leaf and leaf.whole, op.to_apply.root
         simple = type(root.op) in (hlo.Or, hlo.And) and set(root.operands) == set(op.to_apply.parameters)
@@ -163,7 +167,7 @@ class _Registers:
             return
         leaves = self.where[inst.operands[0]]
         if isinstance(inst.shape, Shape) and leaves[0] is not None and leaves[0].shape is not inst.shape:
-            self.held(inst, [leaves[0].elements()])  # the same bytes under another shape
+            self.held(inst, [leaves[0].elements()])  # the same elements with another shape
         else:
             self.bind(inst, leaves)
 
@@ -220,13 +224,15 @@ class _Registers:
         self.bind(inst, carried(found))
 
     def _kept(self, leaf: ElementReader, is_wide: bool) -> ElementReader:
-        """A leaf in registers, which are read now."""
+        """A leaf whose elements are read into registers now."""
         if is_wide:
             return self.entry.packed(leaf.shape, self.entry.vector(leaf))
         return leaf if leaf.whole is not None else self.entry.held(leaf.shape, leaf.elements())
 
     def _wide(self, inst: Instruction[hlo.While]) -> list[bool]:
-        """Which leaves a loop carries in a vector: those that it reads element by element of an array."""
+        """For each leaf that a loop carries: whether it is in a vector. It is if all instructions that read
+        it are elementwise ops, reduces or tuples.
+        """
         shapes = list(inst.shape.leaves())
         found = [False] * len(shapes)
         if self.entry.target.vector_bytes < 16 or not isinstance(inst.shape, TupleShape):
@@ -258,11 +264,13 @@ class _Registers:
     # -- the rest ----------------------------------------------------------------------------------------
 
     def scatter(self, inst: Instruction[hlo.Scatter]) -> None:
-        """A scatter into a small array in registers: each update goes, by comparison, to where it belongs."""
+        """Writes a scatter into a small array in registers: each element is compared with the index of each
+        update.
+        """
         self.held(inst, scatter_elements(self.e, inst))
 
     def random_state(self, inst: Instruction[hlo.RngGetAndUpdateState]) -> None:
-        """The 128 bits of the frame's state, which moves on."""
+        """Writes a read of the 128 bits of the frame's random state, which then advances."""
         f = self.f
         state = f.params["frame"].field(abi.FRAME, "rng_state")
         low, high = (state.at(8 * n).load("i64") for n in range(2))
@@ -276,7 +284,7 @@ class _Registers:
 
 
 def _passed(inst: Instruction[hlo.While]) -> list[bool]:
-    """Which leaves a loop has in each trip as they were before it."""
+    """For each leaf that a loop carries: whether its body returns it unchanged."""
     found = [False] * inst.shape.leaf_count
     root, parameter = inst.op.body.root, inst.op.body.parameters[0]
     if isinstance(root.op, hlo.Tuple) and isinstance(inst.shape, TupleShape):
@@ -288,7 +296,7 @@ def _passed(inst: Instruction[hlo.While]) -> list[bool]:
 
 
 def _is_short(condition: Computation) -> bool:
-    """Whether a condition is a few operations on numbers."""
+    """Whether a condition consists of a few operations on scalars."""
     return len(condition.instructions) <= SHORT and not any(
         inst.op.computations() or (isinstance(inst.shape, Shape) and inst.shape.dims)
         for inst in condition.instructions

@@ -1,9 +1,9 @@
-"""An entry that measures its steps, for a profile. Other entries have no trace of it.
+"""An entry function that measures its steps, for a profile. Other entry functions have no code for it.
 
-After each step it reads a clock and adds the time since the last reading to the step's counters: so the times
-of all steps are the time of the whole run, control flow between them included. What holds no step worth a
-reading (a loop over registers) is measured as a whole. A step of nothing at the beginning shows
-what a reading takes itself.
+After each step it reads a clock, and adds the time since the last reading to the counters of the step. So the
+times of all steps add up to the time of the whole run, control flow between them included. A step that
+contains no kernel, custom call or transfer (a loop over registers) is measured as a whole. Two readings at
+the beginning show what a reading itself takes.
 """
 
 from __future__ import annotations
@@ -28,28 +28,28 @@ from axla.program.steps import ArrayValue, CopyStep, CustomCallStep, KernelStep,
 from axla.target.machine import Target
 
 CLOCK, COUNTERS = "axla.clock", "axla.counters"
-"""Names in the function table of a timed program: `int64_t clock(void)` in nanoseconds, and pairs of i64,
-nanoseconds and calls: of the entry as a whole (calls only), of nothing (a reading of the clock), and of the
-rows."""
+"""Names in the function table of a timed program: `int64_t clock(void)` in nanoseconds, and an array of pairs
+of i64 (nanoseconds, calls): for the entry as a whole (calls only), for a reading, and for each row.
+"""
 
 FUNCTIONS = (TableFunction(CLOCK), TableFunction(COUNTERS))
 
 
 class TimedEntry(EntryWriter):
-    """Writes the entry. The function table has `FUNCTIONS` behind the program's own."""
+    """Writes the entry. `FUNCTIONS` follow the program's own functions in the function table."""
 
     def emit(self) -> None:
-        """Writes the whole function; the first two readings give the cost of a reading."""
-        self.rows: dict[int, tuple[int, Step]] = {}  # by the identity of the step: its number
+        """Writes the whole function; the time between the first two readings is that of a reading."""
+        self.rows: dict[int, tuple[int, Step]] = {}  # id of a step -> (number of its row, step)
         self.timed = True
-        self.state = self.f.stack("i64", 3, slot=9)  # the last reading, and room for a timespec
+        self.state = self.f.stack("i64", 3, slot=9)  # the last reading, and space for a timespec
         self.lap(0)
         self.lap(1)
         _write_lap(self.f.module, len(self.program.interface.functions))
         super().emit()
 
     def steps(self, steps: Sequence[Step]) -> None:
-        """Writes steps, each with a reading behind it if it is worth one."""
+        """Writes steps, each followed by a reading if it is worth one."""
         for step in steps:
             timed = self.timed
             self.timed = timed and any(map(_is_worth_a_reading, nested_steps(step)))
@@ -60,13 +60,15 @@ class TimedEntry(EntryWriter):
                 self.lap(number)
 
     def lap(self, row: int) -> None:
-        """Writes a reading of the clock that adds the time since the last one to a row."""
+        """Writes a reading of the clock that adds the time since the last reading to a row."""
         f = self.f
         f.call("void", "axla_lap", f.params["frame"], self.state, f.const("i64", 2 * row))
 
 
 def timed_program(module: HloModule, target: Target) -> tuple[Packed, list[Row]]:
-    """The program of a module, which is changed on the way, with clocks; its rows, in counters' order."""
+    """Compiles a module, which is changed, with clocks. Returns the program and its rows, in the order of the
+    counters.
+    """
     rows: list[Row] = []
 
     def emit(code: LlvmModule, program: Program, target: Target) -> None:
@@ -88,7 +90,7 @@ def _is_worth_a_reading(step: Step) -> bool:
 
 
 def row_of(step: Step, kernels: dict) -> Row:
-    """The row of a step in a profile."""
+    """The row of a step in a profile; `kernels` maps names to kernels."""
     if isinstance(step, CopyStep):
         return Row(step.source.name, "copy", 2 * step.source.shape.byte_size)
     location = str(step.location or "")
@@ -96,7 +98,7 @@ def row_of(step: Step, kernels: dict) -> Row:
         kernel = kernels[step.kernel]
         found = cost(kernel.computation.module)
         parallel = any(phase.parallel for phase in kernel.plan.phases)
-        # Of a large operand only a part may be read: then what the instructions need is less.
+        # Only a part of a large operand may be read; then the bytes that the instructions need are fewer.
         moved = min(_bytes(step), found.bytes) if found.exact else _bytes(step)
         operations = found.operations + found.transcendentals
         return Row(step.name, f"{step.kernel}: {kernel.kind}", moved, operations, location, parallel)
@@ -114,7 +116,9 @@ def _bytes(step: KernelStep | CustomCallStep) -> int:
 
 
 def _write_lap(module: LlvmModule, first: int) -> None:
-    """The function that adds what a row took; functions `first` and the next are clock and counters."""
+    """Writes the function that adds the time since the last reading to a row. `first` is the number of the
+    clock in the function table; the counters follow.
+    """
     params = [("ptr", "frame"), ("ptr", "state"), ("i64", "row")]
     f = LlvmFunction(module, "axla_lap", "void", params, linkage="internal", attributes="nounwind noinline")
     frame, state, row = f.params.values()

@@ -1,9 +1,9 @@
-"""Kernels by the plans that this machine is fastest with: the flag `autotune`.
+"""Tuning: chooses the fastest plans of kernels on this machine, with the flag `autotune`.
 
-A kernel's kind knows plans that give the same bits (`Kind.variants`). They are compiled, run in turn on one
-thread and timed; the fastest is kept in the cache, under all that the times depend on. No kernel is begun
-once the budget is used up. Ctrl-C ends the compilation between two runs, and what was found stays in the
-cache.
+A kernel's kind offers plans that give the same bits (`Kind.variants`). They are compiled, run in turn on one
+thread and timed. The fastest is kept in the cache, under a key of everything that the times depend on. No
+kernel is tried any more once the budget is used up. Ctrl-C ends the compilation between two runs; results up
+to then stay in the cache.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ from axla.target.identity import identity
 from axla.target.machine import Target
 
 GAIN = 0.97
-"""Of the planned kernel's time, what another one takes at most to be preferred."""
+"""Another plan is preferred if its time is at most this share of the planned kernel's time."""
 MOST_BYTES = 1 << 30
-"""Of the arrays of a kernel that is tried."""
+"""The highest total size, in bytes, of the arrays of a kernel that is tried."""
 LONG, ROUNDS, SHORT = 0.5, 7, 2e-4
-"""Seconds after which a kernel is measured no more, turns that it gets at most, and seconds of a turn."""
+"""Seconds after which measuring a kernel ends, the most rounds, and the seconds of a variant in a round."""
 
 TimedCall = Callable[[], object]
 Measure = Callable[[Sequence[TimedCall]], list[float]]
@@ -47,13 +47,13 @@ TimeSource = Callable[[], float]
 
 
 def seconds_of(calls: Sequence[TimedCall]) -> list[float]:
-    """The seconds of this thread that each of these takes: the least of several turns, in which all of them
-    are called one after the other.
+    """The seconds of CPU time of this thread that each call takes: the least of several rounds, in each of
+    which all calls are made in turn.
     """
     now = time.thread_time
     best, counts, begin = [float("inf")] * len(calls), [1] * len(calls), now()
     for number, call in enumerate(calls):
-        call()  # pages and caches are ready after it
+        call()  # the first call fills pages and caches
         start = now()
         call()
         counts[number] = max(1, min(1000, int(SHORT / max(now() - start, 1e-7))))
@@ -73,7 +73,9 @@ _means: ContextVar[tuple[Measure, TimeSource]] = ContextVar("means", default=(se
 
 @contextmanager
 def measured_by(measure: Measure, clock: TimeSource = time.monotonic) -> Iterator[None]:
-    """Within the block, kernels are timed by `measure`, and `clock` says when the budget is used up."""
+    """A context in which kernels are timed by `measure`, and `clock` determines when the budget is used
+    up.
+    """
     before = _means.set((measure, clock))
     try:
         yield
@@ -82,7 +84,9 @@ def measured_by(measure: Measure, clock: TimeSource = time.monotonic) -> Iterato
 
 
 def tuner(module: Module, target: Target) -> Tuner | None:
-    """The function that chooses among plans of a module's kernels: with the flag, for this machine."""
+    """The function that chooses among plans of a module's kernels; None without the flag, or if the target is
+    not this machine.
+    """
     if not flags.current().autotune or identity(target) != identity(host_target()):
         return None
     kernels = sum(inst.op.opcode in _KERNELS for c in module.computations for inst in c.instructions)
@@ -94,7 +98,9 @@ _KERNELS = frozenset({"fusion", "dot", "convolution", "reduce"})
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """An entry of the cache: the text of a plan, the seconds of the estimated plan, and its own."""
+    """A cache entry: the text of the fastest plan, the seconds of the planned kernel, and the seconds of the
+    fastest one.
+    """
 
     plan: str
     planned: float
@@ -105,7 +111,7 @@ class _Found:
 
     @staticmethod
     def decode(data: bytes) -> _Found:
-        """ValueError for what `encode` does not write."""
+        """Reads what `encode` wrote; ValueError for other bytes."""
         match json.loads(data):
             case [str(plan), float(planned), float(seconds)]:
                 return _Found(plan, planned, seconds)
@@ -113,7 +119,9 @@ class _Found:
 
 
 class Tuner:
-    """Gives a kernel by its fastest plan. `complete`: all kernels were tried, or known from before."""
+    """Replaces a kernel by the variant with the fastest plan. `complete`: all kernels so far were tried, or
+    their results were cached.
+    """
 
     def __init__(self, target: Target, kernels: int) -> None:
         self.target, self.complete = target, True
@@ -122,8 +130,8 @@ class Tuner:
         self._done, self._kernels = 0, kernels
 
     def __call__(self, kernel: Kernel) -> Kernel:
-        """Returns the kernel with its fastest plan. Measurements come from the cache, or are made and kept
-        there. When the time for tuning is over, the kernel comes back as it is, and `complete` is False.
+        """Returns the kernel with its fastest plan. Results of measurements are read from the cache, or made
+        and cached. When the budget is used up, it returns the kernel unchanged, and `complete` becomes False.
         """
         start = time.perf_counter_ns()
         self._done += 1
@@ -153,7 +161,7 @@ class Tuner:
         return best
 
     def _try(self, kernels: Sequence[Kernel]) -> _Found:
-        """The fastest of these; the first is the one that was planned."""
+        """Measures these kernels, the first of which is the planned one, and returns the fastest."""
         memory = _memory(kernels)
         images = []
         for kernel in kernels:
@@ -166,14 +174,14 @@ class Tuner:
         calls = [_call(k, i, memory) for k, i in zip(kernels, images, strict=True)]
         times = self._measure(calls)
         best = min(range(len(times)), key=times.__getitem__)
-        if best:  # it may have been lucky
+        if best:  # measured again, as its time may have been an outlier
             planned, again = self._measure([calls[0], calls[best]])
             best = best if max(times[best] / times[0], again / planned) <= GAIN else 0
         return _Found(repr(kernels[best].plan), float(times[0]), float(times[best]))
 
 
 def _shapes(kernel: Kernel) -> list[Shape]:
-    """The shapes of its inputs, then of its outputs."""
+    """The shapes of the kernel's inputs, then of its outputs."""
     return [*map(shape_of, kernel.computation.parameters), *output_shapes(kernel.computation)]
 
 
@@ -184,7 +192,9 @@ def _is_tried(kernel: Kernel) -> bool:
 
 
 def _memory(kernels: Sequence[Kernel]) -> list[memoryview]:
-    """Memory of inputs, filled with small numbers, of outputs, and scratch memory for any of the kernels."""
+    """Memory for the inputs, filled with small numbers, for the outputs, and scratch memory that is enough
+    for each of the kernels.
+    """
     kernel, rng = kernels[0], np.random.default_rng(0)
     shapes = _shapes(kernel)
     found = [aligned_memory(max(1, shape.byte_size)) for shape in shapes]
@@ -199,7 +209,7 @@ def _memory(kernels: Sequence[Kernel]) -> list[memoryview]:
 
 
 def _call(kernel: Kernel, image: Image, memory: Sequence[memoryview]) -> TimedCall:
-    """A run of a kernel by this thread, as a program's: piece by piece."""
+    """A function that runs a kernel on this thread in ranges, as a program would."""
     cancel, frame = c.c_int64(0), abi.FRAME.ctypes()()
     frame.version, frame.cancel = abi.FRAME_VERSION, c.addressof(cancel)
     places = [np.frombuffer(view, np.uint8).ctypes.data for view in memory]
@@ -221,11 +231,11 @@ def _call(kernel: Kernel, image: Image, memory: Sequence[memoryview]) -> TimedCa
 
 
 MOST_PIECES = 64
-"""Calls of a phase: each costs Python a microsecond."""
+"""The highest number of calls for a phase, as each costs a microsecond in Python."""
 
 
 def _changes(old: Any, new: Any, name: str = "") -> Iterator[str]:
-    """In which fields a plan differs from another, but for what follows from the others."""
+    """Yields the fields in which two plans differ, without those that follow from the others."""
     if type(old) is type(new) and is_dataclass(old):
         for field in fields(old):
             if field.name != "phases" and not field.name.endswith("_bytes"):

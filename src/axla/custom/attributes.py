@@ -143,7 +143,9 @@ class _Reader(TokenCursor):
             self.fail(f"a number of type {type_}, not {text}, before")
 
     def array(self, word: str, depth: int) -> np.ndarray:
-        """Reads `array<i64: 1, 2>` or `dense<[1, 2]> : tensor<2xi64>`, of which `word` has been read."""
+        """Reads an array such as `array<i64: 1, 2>` or `dense<[1, 2]> : tensor<2xi64>`. Its first word,
+        `word`, was already read.
+        """
         self.expect("<")
         if word == "array":
             type_ = self.advance()

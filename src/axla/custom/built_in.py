@@ -49,7 +49,8 @@ def _channel(site: CallSite) -> int | None:
     return int(site.config) if site.config else None
 
 
-# That of a transfer between participants is its channel, and after it, if given, its sources and targets.
+# The configuration of a transfer between participants is its channel, and after that, if given, its sources
+# and targets.
 
 
 def _send(data: Any, token: None, *, site: CallSite) -> None:

@@ -164,7 +164,7 @@ def feeds(device: int = 0) -> Feeds:
 
 
 def _go_on() -> None:
-    """Does nothing: the check for waiting outside of a run, which cannot be stopped."""
+    """Does nothing. It is the check for a wait outside of a run, which cannot be stopped."""
 
 
 def _no_others(*unused: Any) -> Any:

@@ -232,7 +232,8 @@ class _Builder:
         """The sizes of the workspaces. The routine is called with -1 as sizes, and then writes the sizes it
         needs.
         """
-        # In such a call it only reads the sizes. Still, each argument points to a small buffer of its own.
+        # In such a call the routine only reads the sizes. Still, each argument points to a small buffer of
+        # its own.
         room = [c.create_string_buffer(64) for _ in arguments]
         stored = dict(self.stores)
         for buffer, argument in zip(room, arguments, strict=True):

@@ -2,11 +2,12 @@
 
     mpiexec -n 4 python train.py              or  python -m axla.distributed -n 4 train.py
 
-    job = axla.distributed.initialize()       # in train.py, the same on all
+    job = axla.distributed.initialize()       # in train.py, in every process
     job.index, job.count                      # 0 to 3, of 4
 
-After it, the clients of `cpu` know the devices of all processes; a program for all of them is compiled by
-each, and `execute_replicated` takes and gives the arrays of this process's devices. Needs `axla[mpi]`.
+After that, the clients of `cpu` have the devices of all processes. Every process compiles a program for all
+of them, and `execute_replicated` takes and returns the arrays of the devices of its own process. Needs
+`axla[mpi]`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Starts a worker of a job: `python -m axla.distributed`."""
+"""The command `python -m axla.distributed`, which starts a script in several processes."""
 
 import sys
 

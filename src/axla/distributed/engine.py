@@ -1,8 +1,8 @@
-"""The engine of collectives over MPI: it brings bytes, and native code folds and copies them.
+"""The engine of collectives over MPI: it transfers bytes; native code combines and copies them.
 
-What a member of a group reads of the others' operands is sent to it: straight to its place in the results
-where it lies in one piece there, else into memory of the engine. Then it does its part as in one process
-(`codegen.native.collectives.do_part`). So the bits are the same, and MPI never adds anything up.
+Each member of a group sends the others what they read of its operands: directly to its place in a result, if
+it is contiguous there, else to memory of the engine. Then each does its part as within one process
+(`codegen.native.collectives.do_part`). So results have the same bits; MPI itself does no arithmetic.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from axla.runtime.queue import own_queue
 _ENGINE = c.CFUNCTYPE(c.c_int32, *[c.c_void_p] * 5)
 _DO_PART = c.CFUNCTYPE(c.c_int32, *[c.c_void_p] * 6)
 _TAGS = 1 << 12
-"""Tags of the pairs of devices of two processes, for rendezvous that may be under way at the same time."""
+"""The number of tags for pairs of devices of two processes, for all rendezvous in progress at once."""
 _thread = threading.local()
-"""Keeps what Python knows of a thread of a queue until that ends: each call would make and drop it, and
-libraries below MPI keep a note of all memory that is dropped.
+"""Keeps Python's state of a queue's thread until the thread ends. Otherwise each call would allocate and free
+it, and libraries that MPI uses record all memory that is freed.
 """
 _structs: Any = [struct.ctypes() for struct in (abi.FRAME, COLLECTIVE, MOVED, SEAT, RENDEZVOUS, SLOT)]
 _Frame, _Head, _Moved, _Seat, _Rendezvous, _Slot = _structs
@@ -41,9 +41,9 @@ _Frame, _Head, _Moved, _Seat, _Rendezvous, _Slot = _structs
 
 @dataclass(frozen=True, slots=True)
 class ReadRange:
-    """The bytes that a participant reads of an operand of another: `rows` blocks of `bytes` bytes, each
-    `stride` behind the one before, from `begin` on. It is put to `at` in result number `result`; -1: into
-    memory of the engine.
+    """The bytes that a participant reads of an operand of another: `rows` blocks of `bytes` bytes from offset
+    `begin` on, each `stride` bytes after the one before. They are written to offset `at` of result number
+    `result`, or, if that is -1, to memory of the engine.
     """
 
     begin: int
@@ -55,7 +55,7 @@ class ReadRange:
 
     @property
     def span(self) -> int:
-        """Bytes from the first to the last."""
+        """The number of bytes from the first to the last one that is read."""
         return (self.rows - 1) * self.stride + self.bytes
 
 
@@ -69,7 +69,7 @@ def _share(step: ParticipantCollective, reader: int, owner: int, n: int) -> Read
 
 
 def _folded(step: ParticipantCollective, reader: int, owner: int, n: int) -> ReadRange:
-    """The share of a result that its owner has folded."""
+    """The part of a result that its owner has combined."""
     share = _share(step, owner, owner, n)
     return ReadRange(share.begin, share.bytes, result=n, at=share.begin)
 
@@ -103,14 +103,16 @@ def _whole(step: ParticipantCollective, reader: int, owner: int, n: int) -> Read
 
 
 def _rows(step: ParticipantCollective, reader: int, owner: int, n: int) -> ReadRange:
-    """Data of all, and where rows start, how many they are and where they go; not what they are put on."""
+    """The data of every member, and the starts, sizes and output offsets of its rows, but not its output,
+    which is operand 1.
+    """
     if n == 1:
         return _NOTHING
     return ReadRange(0, step.moved[0].total if n == 0 else step.head.indices * step.head.index_bytes)
 
 
 PieceRule = Callable[["ParticipantCollective", int, int, int], ReadRange]
-"""Gives the bytes that the participant at `reader` reads of operand n of the one at `owner`."""
+"""Returns the bytes that the participant at position `reader` reads of operand n of the one at `owner`."""
 
 _PIECES: dict[int, tuple[str, PieceRule]] = {
     PartKind.FOLD: ("all-reduce", _share), PartKind.FOLD_OWN: ("reduce-scatter", _own),
@@ -123,7 +125,9 @@ _PIECES: dict[int, tuple[str, PieceRule]] = {
 
 
 class ParticipantCollective:
-    """A collective of a program as one participant sees it: what it gets and gives, and what visits share."""
+    """A collective of a program for one participant: the bytes that it receives and sends, and the structs
+    for its visits, which all visits share.
+    """
 
     def __init__(self, engine: MpiEngine, collective: int, participant: int) -> None:
         self.engine, self.collective, self.me = engine, collective, participant
@@ -141,7 +145,7 @@ class ParticipantCollective:
         kind, pieces = _PIECES[head.kind]
         self.about = f"{engine.interface.name}: {engine.names[participant]}, in an {kind} {rendezvous},"
         self.communicator, self.ranks, first = self.channel
-        # Those who come to different collectives wait for each other in vain.
+        # The digest is part of the tag, so that participants of different collectives do not exchange data.
         self.tag = first + head.digest % (self.communicator.Get_attr(MPI.TAG_UB) // _TAGS) * _TAGS
         count = 5 if head.kind == PartKind.RAGGED else head.count
         self.moves = self._plan(pieces, count)
@@ -155,7 +159,9 @@ class ParticipantCollective:
         self.rendezvous = _Rendezvous(size=self.size, slots=c.addressof(self.slots))
 
     def _plan(self, pieces: PieceRule, count: int) -> list[tuple[int, int, ReadRange, bool]]:
-        """All transfers with others: the position, the operand, the bytes, and whether they are sent."""
+        """All transfers with other members: (position in the group, operand, bytes, whether they are
+        sent).
+        """
         mine = self.seat.position
         return [
             (p, n, pieces(self, p, mine, n) if gives else pieces(self, mine, p, n), gives)
@@ -166,7 +172,9 @@ class ParticipantCollective:
         ]
 
     def visit(self, frame: int, ins: int, outs: int, kernels: int) -> int:
-        """Brings what is read, does the part, and hands shares out: 0, or the code of native code."""
+        """Receives the bytes that are read, does this participant's part, and sends the parts of results.
+        Returns 0, or the error code of native code.
+        """
         operands, results = (self.addresses.from_address(p) for p in (ins, outs))
         self._exchange(frame, self.moves, operands, results)
         for slot in self.slots:
@@ -180,7 +188,7 @@ class ParticipantCollective:
         return code
 
     def _exchange(self, frame: int, plan: Sequence[Any], operands: Any, results: Any) -> None:
-        """Sends and receives what a plan says; waits until all is done."""
+        """Sends and receives the bytes of a plan, and waits until all transfers are done."""
         engine, local, pending, total = self.engine, self.engine.job.local, [], 0
         room = engine.room(self.me, self.room)
         for position, n, piece, gives in plan:
@@ -209,8 +217,8 @@ class ParticipantCollective:
             raise
 
     def _keep(self, pending: Sequence[Any], frame: Any) -> None:
-        """MPI may still read and write for requests that are not done: the memory of the run is never given
-        back. It is of one run, since there is no other collective after a failure.
+        """Keeps the memory of a failed run for ever, since MPI may still read and write it for requests that
+        are not done. It is the memory of one run, as no collective follows a failure.
         """
         queue = own_queue()
         assert queue is not None
@@ -222,7 +230,7 @@ class ParticipantCollective:
 
 
 def _buffer(where: int, piece: ReadRange) -> list[Any]:
-    """The memory of a piece as MPI takes it; nothing is copied."""
+    """The memory of a range in the form that MPI takes, without a copy."""
     memory = MPI.buffer.fromaddress(where, piece.span)
     if piece.rows == 1:
         return [memory, MPI.BYTE]
@@ -235,7 +243,7 @@ def _spread(rows: int, size: int, stride: int) -> Any:
 
 
 class MpiEngine:
-    """The engine of one program of which participant p runs on device places[p] of a job."""
+    """The engine of one program, of which participant p runs on device places[p] of a job."""
 
     def __init__(self, job: Any, interface: Interface, places: Sequence[int]) -> None:
         self.job, self.interface, self.places = job, interface, places
@@ -243,7 +251,7 @@ class MpiEngine:
         ranks, n = [job.names[place // job.local] for place in places], self.partitions
         self.names = [f"replica {p // n}, partition {p % n} of {rank}" for p, rank in enumerate(ranks)]
         self.channels: dict[int, tuple[Any, list[int], int]] = {}
-        """For each rendezvous between processes: a communicator, its processes, and the first tag."""
+        """Number of a rendezvous between processes -> (communicator, ranks of its processes, first tag)."""
         for number, rendezvous in enumerate(interface.rendezvous_keys):
             ranks = sorted({places[member] // job.local for member in rendezvous.members})
             if job.index in ranks and len(ranks) > 1:
@@ -260,11 +268,13 @@ class MpiEngine:
         self.address = c.cast(self._callback, c.c_void_p).value
 
     def join(self, grid: Any) -> None:
-        """Lets the participants of the next run know the others; all processes make as many."""
+        """Prepares the participants of the next run for transfers. Every process calls it once for each
+        run.
+        """
         self._runs += 1
         grid.mailbox = MpiMailbox(self, self._runs)
         ranks = [place // self.job.local for place in self.places]
-        # Of those elsewhere nobody is in a rendezvous of this process.
+        # Participants of other processes never enter a rendezvous of this process.
         grid.states[:] = [RUNS if rank == self.job.index else ENDED for rank in ranks]
 
     def _run(self, frame: int, collective: int, ins: int, outs: int, kernels: int) -> int:
@@ -278,11 +288,11 @@ class MpiEngine:
             step = self._steps[collective, me]
             if step.channel is None:
                 return self._in_process(frame, collective, ins, outs, kernels)
-            if step.head.half == Half.START:  # the other half says all of it again
+            if step.head.half == Half.START:  # the second step does the whole collective
                 return abi.OK
             self.job.check()
             return step.visit(frame, ins, outs, kernels)
-        except BaseException as error:  # noqa: BLE001  (C code cannot pass it on)
+        except BaseException as error:  # noqa: BLE001  (C code cannot raise it)
             self.job.broken = self.job.broken or str(error)
             if isinstance(error, Cancelled):
                 return error.code
@@ -291,7 +301,9 @@ class MpiEngine:
             return abi.COLLECTIVE
 
     def room(self, participant: int, size: int) -> int:
-        """The address of memory in which a participant finds what others have sent; kept between visits."""
+        """The address of at least `size` bytes for data that a participant receives; the memory is kept
+        between visits.
+        """
         if len(self._rooms.get(participant, b"")) < size:
             self._rooms[participant] = (c.c_char * size)()
         room = self._rooms.get(participant)

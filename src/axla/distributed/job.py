@@ -1,4 +1,4 @@
-"""This process and the others: ranks, devices, and that all run the same program."""
+"""The processes of a job: their ranks and devices, and a check that all run the same program."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ from axla.program import abi
 from axla.program.interface import Interface
 
 _LAST_WORDS = 0.5
-"""Seconds in which mpiexec reads what was said: it drops the rest when a process aborts."""
+"""The seconds in which mpiexec reads the last output: it drops the rest when a process aborts."""
 _MOST = 64
-"""Devices of a process."""
+"""The highest number of devices of a process."""
 
 _job: Job | None = None
 
 
 class Job:
-    """The processes of a job. Device number d is device d % local of process d // local."""
+    """The processes of a job. Device d is device d % local of process d // local."""
 
     def __init__(self, mpi: Any, local: int) -> None:
         self._world = mpi.COMM_WORLD
@@ -40,34 +40,36 @@ class Job:
         self.index, self.count, self.local = self._world.Get_rank(), self._world.Get_size(), local
         said = self._world.allgather((local, socket.gethostname()))
         for mapped in Path("/proc/self/maps").read_text().splitlines():
-            if "/dev/shm/mpich_shm_" in mapped:  # all have it by now; nobody would remove it after a failure
+            if "/dev/shm/mpich_shm_" in mapped:  # all have opened it; after a failure none would remove it
                 Path(mapped.split()[5]).unlink(missing_ok=True)
         self.names = [f"rank {rank} on {host}" for rank, (_, host) in enumerate(said)]
         if len({number for number, _ in said}) > 1:
             counts = ", ".join(f"{number} on rank {rank}" for rank, (number, _) in enumerate(said))
-            raise InvalidArgument(f"initialize: devices_per_process is to be the same everywhere: {counts}")
+            raise InvalidArgument(f"initialize: devices_per_process must be equal everywhere: {counts}")
         self.letters: dict[Any, Any] = {}
-        """Values that have come for participants here and are not received yet, with the number of its run,
-        by engine and address.
+        """Values that have arrived for participants of this process and have not been taken yet:
+        (engine, address) -> queue of (number of the run, value).
         """
         self.arriving: dict[int, Any] = {}
-        """Requests of messages that come now, by tag."""
+        """Tag -> request of a message that is arriving."""
         self.left: deque[Any] = deque()
-        """Requests of what ended runs have sent; each holds its message until it has left."""
+        """Send requests of ended runs; each keeps its message until the message has been sent."""
         self.kept: list[Any] = []
-        """Requests of what has failed, and what owns their memory."""
+        """Requests of failed collectives, and the owners of their memory."""
         self.engines = 0
         self._groups: dict[tuple[int, ...], Any] = {}
         self.broken = ""
 
     def check(self) -> None:
-        """CollectiveFailure after a collective has failed: the others may wait in it still."""
+        """Raises CollectiveFailure if a collective of this job has failed before, since other processes may
+        still wait in it.
+        """
         if self.broken:
-            raise CollectiveFailure(f"a collective of this job failed before: {self.broken}", abi.COLLECTIVE)
+            raise CollectiveFailure(f"an earlier collective of the job failed: {self.broken}", abi.COLLECTIVE)
 
     def engine(self, interface: Interface, places: Sequence[int], digest: bytes) -> Any:
-        """The `MpiEngine` of a program whose participants are on the devices `places`, all of which load it.
-        CollectiveFailure on every process where they have different programs.
+        """Makes the `MpiEngine` of a program whose participants are on the devices `places`; their processes
+        all call this. CollectiveFailure in each of these processes if their programs (`digest`) differ.
         """
         from axla.distributed.engine import MpiEngine
         from axla.distributed.messages import wait
@@ -89,8 +91,8 @@ class Job:
         return MpiEngine(self, interface, places)
 
     def channel(self, ranks: tuple[int, ...]) -> tuple[Any, int]:
-        """A communicator between processes, and a number of its own on it. Each of them asks for all that it
-        takes part in, in the same order.
+        """A communicator between processes, and a serial number on it. Each process must request its
+        communicators in the same order.
         """
         if ranks not in self._groups:
             group = self._world.Get_group().Incl(ranks)
@@ -99,7 +101,7 @@ class Job:
         return communicator, next(numbers)
 
     def abort(self, kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-        """Ends all processes, after a message: what `sys.excepthook` is without axla's launcher."""
+        """Prints an exception and ends all processes: this is `sys.excepthook`."""
         traceback.print_exception(kind, error, trace)
         said = f"axla.distributed: {self.names[self.index]}: {kind.__name__}: {error}"
         print(said, file=sys.stderr, flush=True)
@@ -108,18 +110,19 @@ class Job:
 
 
 def initialize(devices_per_process: int = 1) -> Job:
-    """Joins the other processes of the job; the same on all. Further calls give the same job.
+    """Joins the other processes of the job; all must call it in the same way. Further calls return the same
+    job.
 
-    InvalidArgument where `devices_per_process` is another one than before, or on another process, and after
-    programs were compiled for `cpu`: they do not know the devices of the job.
-    UnsupportedError without mpi4py or an MPI that takes calls from several threads.
+    InvalidArgument if `devices_per_process` differs from that of an earlier call or of another process, or if
+    programs have already been compiled for `cpu`, whose client then lacks the devices of the job.
+    UnsupportedError without mpi4py, or if MPI does not accept calls from several threads.
     """
     global _job
     if type(devices_per_process) is not int or not 1 <= devices_per_process <= _MOST:
         raise InvalidArgument(f"initialize: devices_per_process={devices_per_process!r}, wanted 1 to {_MOST}")
     if _job is None:
         if "client" in vars(get("cpu")):
-            raise InvalidArgument("initialize: the client of cpu was in use before, wanted: initialize first")
+            raise InvalidArgument("initialize: must be called before the client of cpu is used")
         _job = Job(_mpi(), devices_per_process)
         devices.job[:] = [_job]
         sys.excepthook = _job.abort
@@ -134,8 +137,8 @@ def _mpi() -> Any:
 
         mpi4py.rc.thread_level = "multiple"
         limit = flags.current().collective_timeout
-        report(f"initialize: not all processes came within {limit} s")
-        # MPI waits for all of them, with the lock of Python.
+        report(f"initialize: not all processes called it within {limit} s")
+        # MPI waits for all processes while it holds Python's interpreter lock.
         faulthandler.dump_traceback_later(limit, exit=True)
         from mpi4py import MPI
 
@@ -144,5 +147,5 @@ def _mpi() -> Any:
     except ImportError as error:
         raise UnsupportedError(missing("axla.distributed", "MPI", "mpi")) from error
     if MPI.Query_thread() < MPI.THREAD_MULTIPLE:
-        raise UnsupportedError("this MPI takes calls from one thread only (MPI_THREAD_MULTIPLE is wanted)")
+        raise UnsupportedError("this MPI takes calls from one thread only, MPI_THREAD_MULTIPLE is needed")
     return MPI

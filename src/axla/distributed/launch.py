@@ -4,9 +4,9 @@
     python -m axla.distributed -n 4 -m package.train
     python -m axla.distributed -n 8 --hosts a,b train.py
 
-Each process is watched by another, which tells the launcher how it ended. When one raises, is killed or exits
-with a status, the others are stopped within two seconds, one message names its rank, host and cause, and the
-launcher's own status is 1.
+Each process has a parent that reports to the launcher how the process ended. When a process raises an
+exception, is killed or exits with a status, the others are stopped within two seconds. One message names its
+rank, its host and the cause, and the launcher exits with status 1.
 """
 
 from __future__ import annotations
@@ -32,16 +32,18 @@ from axla.distributed.worker import LAUNCHER
 _SIGNALS = {number.value: number.name for number in signal.Signals}
 _LOOK = 0.05
 _GRACE = 0.5
-"""Seconds in which the others may end by themselves, when one has failed."""
+"""The seconds that other processes have to end by themselves after one has failed."""
 
 
 class _Launcher:
-    """The state of a job: why processes failed, by rank and host, and the threads that watch them."""
+    """The state of a job: why processes failed, by rank and host, and the connections to the parents of all
+    processes.
+    """
 
     def __init__(self, hosts: str) -> None:
         self.causes: dict[str, str] = {}
         self.watchers: list[tuple[int, Connection]] = []
-        """Their numbers on this host, else 0, and the lines to them, which stay open."""
+        """(process id, or 0 on another host; connection) of the parent of each process."""
         self.host, key = socket.gethostname(), secrets.token_bytes(16)
         self.listener = Listener((self.host, 0) if hosts else None, authkey=key)
         address = self.listener.address
@@ -51,11 +53,11 @@ class _Launcher:
 
     def _accept(self) -> None:
         while True:
-            with contextlib.suppress(Exception):  # whoever it was, it does not know the key, or is gone
+            with contextlib.suppress(Exception):  # a client without the key, or one that has ended
                 threading.Thread(target=self._hear, args=[self.listener.accept()], daemon=True).start()
 
     def _hear(self, line: Connection) -> None:
-        """Hears one process to its end."""
+        """Receives the messages of one process until it ends."""
         rank, host, pid = line.recv()
         self.watchers.append((pid if host == self.host else 0, line))
         said, why = "", ""
@@ -63,19 +65,21 @@ class _Launcher:
             while isinstance(said, str):
                 why, said = said, line.recv()
         except (EOFError, OSError):
-            said, why = 1, "what watched it was killed"
+            said, why = 1, "its parent process was killed"
         if said:
             killed = f"it was killed by {_SIGNALS.get(-said, f'signal {-said}')}" if said < 0 else ""
             self.causes[f"rank {rank} on {host}"] = killed or why or f"it ended with status {said}"
 
     def first(self) -> str:
-        """The cause of all: of a process that waited for none that failed itself, the first."""
+        """The message about the first process whose own failure does not name another failed process as its
+        cause.
+        """
         found = list(self.causes.items())
         awaited = [any(other in why for other, _ in found if other != who) for who, why in found]
         return ": ".join(found[awaited.index(False) if False in awaited else 0])
 
     def end(self, process: subprocess.Popen) -> None:
-        """Ends what is left. On other hosts that is what mpiexec leaves behind there when it is gone."""
+        """Ends all processes that still run. On other hosts, they end when mpiexec does."""
         if process.poll() is None:
             process.kill()
             process.wait()
@@ -85,9 +89,9 @@ class _Launcher:
 
 
 def launch(count: int, command: Sequence[str], hosts: str = "") -> int:
-    """Runs a script, or -m and a module, with its arguments in `count` processes; by -P, -m imports nothing
-    from the working directory. Gives 0, or 1 after a message to standard error. `hosts`: names of machines
-    with commas between; "" for this one alone.
+    """Runs a command (a script, or -m and a module, with arguments) in `count` processes. Returns 0, or 1
+    after a message to standard error. `hosts` has names of machines separated by commas; "" stands for this
+    machine. With -P, -m imports nothing from the working directory.
     """
     launcher = _Launcher(hosts)
     begin = [_mpiexec(), "-n", str(count), *(["-hosts", hosts] if hosts else []), sys.executable]
@@ -108,7 +112,9 @@ def launch(count: int, command: Sequence[str], hosts: str = "") -> int:
 
 
 def _mpiexec() -> str:
-    """The mpiexec beside this Python, or that of the path; UnsupportedError without one."""
+    """The path of mpiexec: the one in the folder of this Python, or else on PATH; UnsupportedError without
+    one.
+    """
     beside = str(Path(sys.executable).with_name("mpiexec"))
     found = shutil.which(beside) or shutil.which("mpiexec")
     if found is None:
@@ -117,20 +123,20 @@ def _mpiexec() -> str:
 
 
 def _terminated(number: int, frame: object) -> None:
-    """Ends the launcher, which ends the job, with the status of a shell."""
+    """Ends the launcher, and with it the job, with the status that a shell reports for this signal."""
     signal.signal(number, signal.SIG_IGN)
     sys.exit(128 + number)
 
 
 def main() -> int:
-    """The command line; gives the status."""
+    """Runs the command line; returns the exit status."""
     parser = argparse.ArgumentParser(
         "python -m axla.distributed", None, __doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("-n", type=int, required=True, metavar="N", help="processes")
-    parser.add_argument("--hosts", default="", help="names of machines, with commas between")
-    parser.add_argument("-m", nargs=argparse.REMAINDER, default=[], help="a module, and its arguments")
-    parser.add_argument("script", nargs=argparse.REMAINDER, help="and its arguments")
+    parser.add_argument("-n", type=int, required=True, metavar="N", help="number of processes")
+    parser.add_argument("--hosts", default="", help="names of machines, separated by commas")
+    parser.add_argument("-m", nargs=argparse.REMAINDER, default=[], help="a module and its arguments")
+    parser.add_argument("script", nargs=argparse.REMAINDER, help="a script and its arguments")
     chosen = parser.parse_args()
     command = ["-m", *chosen.m] if chosen.m else chosen.script
     if chosen.n < 1 or not command:

@@ -1,4 +1,4 @@
-"""Messages between the processes of a job: over what they go, and waiting for them."""
+"""Messages between the processes of a job, and the wait for their completion."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from axla.custom.mailbox import Mailbox
 from axla.program import abi
 
 PAUSE = 50e-6
-"""Seconds between tests, when what is awaited takes longer than bytes take."""
+"""The seconds between tests of a request, once it takes longer than its transfer should."""
 _SPIN, _RATE = 1e-3, 200e6
-"""Seconds of tests without a pause, and bytes a second that are added to them."""
+"""The seconds of tests without a pause, to which the size in bytes, divided by this rate, is added."""
 Pending = list[tuple[Any, str]]
-"""Requests, with the names of the other sides."""
+"""(MPI request, name of the process at the other end) pairs."""
 
 
 def wait(pending: Pending, about: str, size: int = 0, stops: Sequence[int] = ()) -> None:
-    """Waits until requests are done, for which `size` bytes come and go in all.
+    """Waits until all requests are done, which transfer `size` bytes in total.
 
-    Cancelled when one of the codes at the addresses `stops` is not 0. DeadlineExceeded, which names those
-    that are awaited, when that is the deadline of the run, or they have not come within the seconds of the
-    flag `collective_timeout`. Then requests that are not done go on: their memory must stay.
+    Cancelled if one of the codes at the addresses `stops` becomes nonzero. DeadlineExceeded, with the names
+    of the processes that are awaited, if that code is the deadline of the run, or after the seconds of the
+    flag `collective_timeout`. Unfinished requests go on then, so that their memory must be kept.
     """
     begin, limit = time.monotonic(), flags.current().collective_timeout
     codes = [c.c_int32(), *map(c.c_int32.from_address, stops)]
@@ -43,7 +43,9 @@ def wait(pending: Pending, about: str, size: int = 0, stops: Sequence[int] = ())
 
 
 class MpiMailbox(Mailbox):
-    """The mailbox of one run, also with other processes. An address is a channel and a participant."""
+    """The mailbox of one run, which also receives from, and sends to, other processes. An address is a
+    channel and a participant.
+    """
 
     def __init__(self, engine: Any, run: int) -> None:
         super().__init__()
@@ -51,22 +53,22 @@ class MpiMailbox(Mailbox):
         self._sent: list[tuple[Any, str]] = []
 
     def _place(self, address: Any) -> tuple[int, int]:
-        """The process of a participant, and its device there."""
+        """(rank, device) of the participant of an address."""
         if address[1] is None:
             about = f"{self.engine.interface.name}: channel {address[0]}"
-            raise UnsupportedError(f"{about}: between processes it needs _xla_send_recv_source_target_pairs")
+            raise UnsupportedError(f"{about}: between processes _xla_send_recv_source_target_pairs is needed")
         return divmod(self.engine.places[address[1]], self.job.local)
 
     def send(self, address: Any, value: Any) -> None:
-        """Sends a value to a participant, by MPI if it is in another process."""
+        """Sends a value to a participant; by MPI, if the participant is in another process."""
         rank, device = self._place(address)
         if rank == self.job.index:
             return super().send(address, value)
         request = self.job.messages.isend((self.run, address, value), rank, 1 + device)
         self._sent.append((request, self.engine.names[address[1]]))
         left = self.job.left
-        with contextlib.suppress(IndexError):  # none is left
-            for _ in range(2):  # more than come
+        with contextlib.suppress(IndexError):  # the queue is empty
+            for _ in range(2):  # more than are added per message
                 if not (oldest := left.popleft())[0].Test():
                     left.append(oldest)
 
@@ -74,14 +76,16 @@ class MpiMailbox(Mailbox):
         self.job.left.extend(self._sent)
 
     def take(self, address: Any, check: Callable[[], None], found: Any = None) -> Any:
-        """The oldest value for an address; only its participant asks. What is of later runs is kept."""
+        """Takes the oldest value for an address; only the participant of the address calls this. Values for
+        later runs are kept.
+        """
         tag, begin = 1 + self._place(address)[1], time.monotonic()
         letters, arriving = self.job.letters, self.job.arriving
         engine, run = self.run
         mine = letters.setdefault((engine, address), deque())
         while not super().has(address) and not (mine and mine[0][0] == run):
             check()
-            if mine and mine[0][0] < run:  # of one that has failed
+            if mine and mine[0][0] < run:  # from a run that has failed
                 mine.popleft()
             if tag not in arriving and (message := self.job.messages.improbe(tag=tag)) is not None:
                 arriving[tag] = message.irecv()
@@ -101,14 +105,16 @@ class MpiMailbox(Mailbox):
         return value
 
     def has(self, address: Any) -> bool:
-        """True: what is not there may come from another process; `take` has a time-out."""
+        """Returns True, since the value may still arrive from another process; `take` has a time-out."""
         return True
 
     def failed(self, error: BaseException) -> None:
-        """Others may wait in a collective of this run; they are not to meet the next one there."""
+        """Marks the job as broken, since other processes may wait in a collective of this run and must not
+        meet a later one in it.
+        """
         if self.engine.channels:
             self.job.broken = self.job.broken or str(error)
 
     def finish(self) -> None:
-        """Waits until all sent values have left this process."""
-        wait(self._sent, f"{self.engine.interface.name}: what was sent")
+        """Waits until this process has sent all values."""
+        wait(self._sent, f"{self.engine.interface.name}: a send")

@@ -1,6 +1,7 @@
-"""One process of a job: a child runs the script, and this one tells the launcher how that ended.
+"""One process of a job: a child runs the script, and its parent, this process, reports to the launcher how
+the child ended.
 
-So MPI's own launcher sees nobody die, and the one that failed is known before the others notice.
+So MPI's own launcher sees no process die, and the failed process is known before others notice its absence.
 """
 
 from __future__ import annotations
@@ -15,24 +16,24 @@ import traceback
 from multiprocessing.connection import Client, Connection, wait
 
 LAUNCHER = "AXLA_LAUNCHER"
-"""The key and the place of the launcher, as key@path or key@host:port."""
+"""The environment variable with the key and the address of the launcher: key@path or key@host:port."""
 _RANKS = ("PMI_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID")
 _PR_SET_PDEATHSIG = 1
 
 _line: Connection | None = None
-"""To the launcher."""
+"""The connection to the launcher."""
 
 
 def report(cause: str) -> None:
-    """Tells the launcher why this process fails, if it does, in place of what was said before; "": for no
-    reason that is known yet.
+    """Sends the launcher the reason why this process fails, if it does. It replaces the reason sent before;
+    "" stands for no known reason.
     """
     if _line is not None:
         _line.send(" ".join(cause.split()))
 
 
 def main() -> None:
-    """Runs `sys.argv[1:]`, a script or -m and a module, with its arguments. This process has -P."""
+    """Runs `sys.argv[1:]`: a script, or -m and a module, with arguments. This process was started with -P."""
     global _line
     key, _, where = os.environ[LAUNCHER].partition("@")
     host, _, port = where.rpartition(":")
@@ -45,15 +46,17 @@ def main() -> None:
         _run()
         return
     if _line in wait([os.pidfd_open(child), _line]):
-        os._exit(1)  # the launcher is gone, and the child goes with this process
+        os._exit(1)  # the launcher has ended; the child ends with this process
     status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     _line.send(status)
     if status:
-        wait([_line])  # until the launcher ends all
+        wait([_line])  # until the launcher ends all processes
 
 
 def _run() -> None:
-    """Runs the script. A failure is reported, and ends this process at once: MPI would wait for others."""
+    """Runs the script. If it fails, reports that and ends this process at once; otherwise MPI would wait for
+    the other processes.
+    """
     sys.argv = sys.argv[1:]
     try:
         if sys.argv[0] in ("-m", "-P"):
@@ -72,7 +75,7 @@ def _run() -> None:
         if status is not end.code:
             print(end.code, file=sys.stderr)
             report(str(end.code))
-    except BaseException as error:  # noqa: BLE001  (whatever it is, the job ends)
+    except BaseException as error:  # noqa: BLE001  (any failure ends the job)
         traceback.print_exc()
         report("".join(traceback.format_exception_only(error)))
         status = 1

@@ -71,7 +71,7 @@ def _refusal(inst: Instruction) -> UnsupportedError:
 
 
 def _fitted(value: HostValue, shape: AnyShape) -> HostValue:
-    """Pads or returns a value, so that it has the static sizes of its shape."""
+    """Pads a value with zeros, so that it has the static sizes of its shape."""
     if isinstance(shape, TupleShape):
         return tuple(_fitted(v, s) for v, s in zip(value, shape.elements, strict=True))
     if not isinstance(shape, Shape) or shape.admits(value.shape):
@@ -80,7 +80,7 @@ def _fitted(value: HostValue, shape: AnyShape) -> HostValue:
 
 
 def _in(dims: Sequence[int], value: np.ndarray, fill: Any = 0) -> np.ndarray:
-    """Copies an array to one of at least its sizes, filled with `fill`."""
+    """Returns an array of the sizes `dims` that begins with `value` and has `fill` in its other elements."""
     found = np.full(dims, fill, value.dtype)
     found[_first(value.shape)] = value
     return found
@@ -147,7 +147,9 @@ def _everything(op: Op, operands: Sequence[np.ndarray]) -> Groups:
 
 
 def _parts(op: hlo.BitcastConvert, operands: Sequence[np.ndarray]) -> Groups:
-    """The dimensions that hold the parts of an element must not be cut."""
+    """The groups of a bitcast-convert: dimensions that hold the parts of an element must have their
+    bounds.
+    """
     return [[(0, d)] for d in range(op.shape.rank, operands[0].ndim)]
 
 
@@ -187,7 +189,9 @@ def _update(
     update: np.ndarray,
     *starts: np.ndarray,
 ) -> HostValue:
-    """The update keeps its actual size, but its start is clamped as if it had its bound."""
+    """Evaluates dynamic-update-slice. The update keeps its actual size, but its start is clamped as if it had
+    its bound.
+    """
     shapes = [o.shape for o in inst.operands[:2]]
     (outer, inner) = (s.dims for s in shapes if isinstance(s, Shape))
     at = [np.asarray(start) for start in clamped_starts(starts, outer, inner)]
@@ -206,7 +210,9 @@ def _gather(
 
 
 def _scatter(inst: Instruction, function: Callable[..., HostValue], *operands: np.ndarray) -> HostValue:
-    """Pads indices with -1, so that updates beyond the actual sizes are out of bounds and ignored."""
+    """Evaluates scatter. Indices are padded with -1, so that updates beyond the actual sizes are out of
+    bounds and ignored.
+    """
     count = len(operands) // 2
     outside = np.zeros((), operands[count].dtype) - np.ones((), operands[count].dtype)
     found = function(*[_whole(inst, n, x, outside if n == count else 0) for n, x in enumerate(operands)])

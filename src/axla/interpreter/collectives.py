@@ -116,7 +116,7 @@ def _reduced(interpreter: Interpreter, inst: Instruction[Combining], brought: Br
 def _scattered(
     interpreter: Interpreter, inst: Instruction[hlo.ReduceScatter], brought: Brought
 ) -> GroupValues:
-    """Gives each participant its slice of the total along the dimension."""
+    """Evaluates reduce-scatter: gives each participant its slice of the total along the dimension."""
     at = inst.op.dimensions[0]
     sizes = [s.dims[at] for s in inst.shape.parts]
     total = _total(interpreter, inst, brought)
@@ -133,7 +133,9 @@ def _scattered(
 def _reduced_to_root(
     interpreter: Interpreter, inst: Instruction[hlo.CollectiveReduce], brought: Brought
 ) -> GroupValues:
-    """Gives the total of each operand to the operand's root, and zeros to the other participants."""
+    """Evaluates collective-reduce: gives the total of each operand to the operand's root, and zeros to the
+    other participants.
+    """
     dynamic = inst.op.has_dynamic_root
     _alone(inst, brought)
     data = [b[:-1] for b in brought] if dynamic else brought
@@ -192,7 +194,9 @@ def _gather_begun(
 
 
 def _exchanged(interpreter: Interpreter, inst: Instruction[hlo.AllToAll], brought: Brought) -> GroupValues:
-    """Each participant gets, from every other one, a slice along the dimension, or one of its operands."""
+    """Evaluates all-to-all: each participant gets, from every other one, a slice along the dimension, or one
+    of its operands.
+    """
     count, dimensions = len(brought), inst.op.dimensions
     if _alone(inst, brought):
         return [joined(inst, brought[0])]
@@ -216,7 +220,7 @@ def _broadcast(interpreter: Interpreter, inst: Instruction[Rooted], brought: Bro
 
 
 def _permuted(interpreter: Interpreter, inst: Instruction[Paired], operands: GroupValues) -> GroupValues:
-    """The results of a collective-permute for this participant."""
+    """Evaluates collective-permute: returns the results for this participant."""
     if not inst.op.slice_sizes:
         return _sent(interpreter, inst, inst.op.source_target_pairs.pairs, operands)
     data, output, *starts = operands
@@ -282,8 +286,8 @@ def _permute_start(interpreter: Interpreter, inst: Instruction[Paired], *operand
 
 
 def _ragged(interpreter: Interpreter, inst: Instruction[Grouped], brought: Brought) -> GroupValues:
-    """Copies rows of every participant's data to rows of the participants' outputs. Rows that do not fit are
-    ignored.
+    """Evaluates ragged-all-to-all: copies rows of every participant's data to rows of the participants'
+    outputs. Rows that do not fit are ignored.
 
     Starts, sizes and places have the same number of entries for each receiving participant.
     """

@@ -128,7 +128,7 @@ class Interpreter:
         clock: StepTimer | None = None,
     ):
         self.clock = clock
-        self.process = process  # the process of several that it runs for
+        self.process = process  # the process that it runs, if there are several
         self.step_limit = float("inf") if step_limit is None else step_limit
         self.stop_at = float("inf") if deadline is None else time.monotonic() + deadline
         self.deadline = deadline
@@ -416,8 +416,8 @@ def _rank(inst: Instruction) -> int:
 
 
 def _inputs(inst: Instruction) -> tuple[Instruction, ...]:
-    """The instructions whose values an instruction reads. An element of a `tuple` instruction reads only that
-    element.
+    """The instructions whose values an instruction reads. A get-tuple-element of a `tuple` instruction reads
+    only the selected operand of that.
     """
     operands = inst.operands
     if isinstance(inst.op, GetTupleElement) and isinstance(operands[0].op, Tuple):
@@ -445,8 +445,8 @@ def _native(function: Callable[..., HostValue], *operands: HostValue) -> HostVal
 def _checked(
     function: Callable[..., HostValue], wanted: np.dtype, dtype: Any, *operands: HostValue
 ) -> HostValue:
-    """Evaluates an op and converts the result to the instruction's element type, which differs with mixed
-    precision and for NumPy's scalars.
+    """Evaluates an op and converts the result to the instruction's element type. NumPy's result may have
+    another one, for scalars or with mixed precision.
     """
     result = np.asarray(function(*operands))
     return result if result.dtype == wanted else convert(result, dtype)

@@ -74,7 +74,8 @@ class Process:
         """Waits until all participants have brought their operands. Calls `combine` with these operands in
         the order of `members`, and returns this participant's part of the result.
 
-        CollectiveFailure if a participant comes to the rendezvous on the channel with another `kind`.
+        `kind` has the operation and its shapes. Raises CollectiveFailure if another participant comes to the
+        rendezvous on the channel with another `kind`.
         """
         found, key = self.grid.rendezvous, (tuple(members), channel)
         rendezvous = found.setdefault(key, Rendezvous(kind, name, self))

@@ -44,8 +44,8 @@ def _get_tuple_element(
 
 
 def _while(interpreter: Interpreter, inst: Instruction[hlo.While], value: HostValue) -> HostValue:
-    """Runs the body until the condition is false. As XLA does, it assumes that a loop without effects ends.
-    So if an iteration does not change the value, that is the result, whatever the condition returns.
+    """Evaluates a while loop. As XLA does, it assumes that a loop without effects ends. So if an iteration
+    does not change the value, that is the result, whatever the condition returns.
     """
     look_at = 1
     iteration = 0
@@ -105,8 +105,8 @@ def _rng_state(interpreter: Interpreter, inst: Instruction[hlo.RngGetAndUpdateSt
 
 
 def _bitcast(interpreter: Interpreter, inst: Instruction, operand: HostValue) -> HostValue:
-    """Reads the elements, in the order that the operand's layout has in memory, with the type and layout of
-    the result.
+    """Evaluates a bitcast: reads the elements, in the order that the operand's layout has in memory, with the
+    type and layout of the result.
     """
     of, to = inst.operands[0].shape, inst.shape
     if not isinstance(of, Shape) or not isinstance(to, Shape):
@@ -220,8 +220,8 @@ def _apply_windows(
 def _reduce_window(
     interpreter: Interpreter, inst: Instruction[hlo.ReduceWindow], *operands: HostValue
 ) -> HostValue:
-    """Combines one offset in the window after another, for all positions of the window at once. Elements
-    outside of the operand are ignored.
+    """Evaluates reduce-window: combines one offset in the window after another, for all positions of the
+    window at once. Elements outside of the operand are ignored.
     """
     op = inst.op
     count = len(operands) // 2

@@ -1,8 +1,8 @@
-"""Ops, instructions, computations, modules, and the only code that changes them.
+"""Ops, instructions, computations and modules, and the only code that changes them.
 
-The four refer to each other. Every mutator raises when it would break an invariant, and bumps `version` of
-computation and module; caches remember the version they were made for. Nodes are compared by identity. Sets
-are dicts, so that every order is deterministic.
+The four refer to each other. A function that changes one raises an error instead of breaking an invariant,
+and increments `version` of the computation and the module; caches store the version that they were made for.
+Objects are compared by identity. Dicts serve as sets, so that every order is deterministic.
 """
 
 from __future__ import annotations
@@ -23,89 +23,93 @@ from axla.ir.sharding import Sharding
 
 @dataclass(frozen=True, slots=True)
 class Attribute:
-    """A field of an op in its text form."""
+    """A field of an op, with its form in texts."""
 
-    name: str  # the field
+    name: str  # name of the field
     text: str  # its name in HLO text
-    type: Any  # picks the codec
-    default: Any  # MISSING: must be given
+    type: Any  # selects the codec that reads and writes it
+    default: Any  # MISSING: the text must have the attribute
     always: bool  # printed even when equal to the default
-    proto: str  # where it is in the op's proto, a path of fields
+    proto: str  # path of fields to it in the op's protocol buffer
 
 
 OpExample = tuple[dict[str, Any], tuple[AnyShape, ...]]
-"""A valid application of an op: attributes, and shapes of the operands."""
+"""A valid application of an op: its attributes, and the shapes of its operands."""
 
 
 class Op:
-    """An opcode and its attributes. Subclasses are declarations, made by `@op`: see the top of `op.py`."""
+    """An opcode and its attributes. The decorator `@op` makes subclasses from declarations: see the top of
+    `op.py`.
+    """
 
     __slots__ = ()
 
     opcode: ClassVar[str] = ""
     operand_names: ClassVar[tuple[str, ...]] = ()
-    variadic: ClassVar[bool] = False  # the last operand name stands for any number
-    optional: ClassVar[int] = 0  # how many of the last operands may be missing
+    variadic: ClassVar[bool] = False  # the last operand name stands for any number of operands
+    optional: ClassVar[int] = 0  # number of operands, from the end, that may be missing
     attributes: ClassVar[tuple[Attribute, ...]] = ()
-    holds_shape: ClassVar[bool] = False  # the first field is the result shape
-    computation_fields: ClassVar[tuple[str, ...]] = ()  # of type Computation or tuple[Computation, ...]
+    holds_shape: ClassVar[bool] = False  # the first field, `shape`, is the result shape
+    computation_fields: ClassVar[tuple[str, ...]] = ()  # Computation or tuple[Computation, ...]
 
-    __dataclass_fields__: ClassVar[dict[str, Any]]  # what `@op` makes of a subclass
+    __dataclass_fields__: ClassVar[dict[str, Any]]  # `@op` makes a dataclass of each subclass
 
     # Facts that passes read.
     elementwise: ClassVar[bool] = False  # result[i] depends on operands at [i] only
     commutative: ClassVar[bool] = False
     associative: ClassVar[bool] = False
     identity: ClassVar[Any] = None  # x op identity == x, as a Python number
-    side_effect: ClassVar[bool] = False  # must not be removed, duplicated or reordered with its like
+    side_effect: ClassVar[bool] = False  # must not be removed, duplicated, or reordered within an `effect`
     expensive: ClassVar[bool] = False  # worth computing once rather than in every user
     transcendental: ClassVar[bool] = False  # a function whose results are approximations
-    moves: ClassVar[bool] = False  # its elements are its operands', in other places
-    keeps_order: ClassVar[bool] = False  # and in row-major order the same ones as its operand's
+    moves: ClassVar[bool] = False  # its elements are those of its operands, at other indices
+    keeps_order: ClassVar[bool] = False  # its elements are those of its operand in the same row-major order
     passes_on: ClassVar[bool] = False  # its value is that of its first operand: nothing is computed
-    structural: ClassVar[bool] = False  # names values or puts them together: nothing is computed
-    free: ClassVar[bool] = False  # costs nothing, wherever and how often it is computed
-    in_line: ClassVar[bool] = False  # one element of it can be computed where it is needed
-    updates: ClassVar[bool] = False  # its results are its first operands with some elements changed, in place
-    control: ClassVar[bool] = False  # runs the computations that it calls, on what they are called with
-    reads_alike: ClassVar[bool] = False  # its arrays are of one size, and read at the same places
-    reads_whole: ClassVar[bool] = False  # every element of its operands must be there
+    structural: ClassVar[bool] = False  # only names values or combines them into tuples: nothing is computed
+    free: ClassVar[bool] = False  # costs nothing, so that it may be computed anywhere, any number of times
+    in_line: ClassVar[bool] = False  # one element can be computed by itself, where a user needs it
+    updates: ClassVar[bool] = False  # its results are its first operands with elements replaced, in place
+    control: ClassVar[bool] = False  # calls computations on its operands as a whole: loops, branches, calls
+    reads_alike: ClassVar[bool] = False  # its operands have equal dims, and are read at the same indices
+    reads_whole: ClassVar[bool] = False  # reads every element of its operands, also beyond dynamic sizes
     mixes_floats: ClassVar[bool] = False  # its operands may be floats of different types
-    effect: ClassVar[str] = ""  # the kind of its side effect, where backends may lack that
-    in_order: ClassVar[bool] = False  # its effect is one of those that happen in one order
-    collective: ClassVar[CollectiveKind | None] = (
-        None  # what members of a group get of it, or of what it begins
-    )
-    message: ClassVar[str] = ""  # the part of its proto where attributes are looked for first
-    ends: ClassVar[type[Op] | None] = None  # the op that begins what this one ends: copy-start for copy-done
-    ended_by: ClassVar[type[Op] | None] = None  # the other way round; `@op` sets it
-    examples: ClassVar[Sequence[OpExample]] = ()  # what `samples` gives: `op.example` makes them
+    effect: ClassVar[str] = ""  # the kind of its side effect, if backends may not support it
+    in_order: ClassVar[bool] = False  # its effect must keep its order among the effects of the program
+    collective: ClassVar[CollectiveKind | None] = None  # how its results depend on operands
+    message: ClassVar[str] = ""  # the message of its protocol buffer that has its attributes
+    ends: ClassVar[type[Op] | None] = None  # for a done: the op that starts: copy-start for copy-done
+    ended_by: ClassVar[type[Op] | None] = None  # for a start: the op that is its done; `@op` sets it
+    examples: ClassVar[Sequence[OpExample]] = ()  # what `samples` returns; made by `op.example`
 
     def infer(self, *operands: AnyShape) -> AnyShape:
-        """The result shape; raises ShapeError for operands that the op does not accept."""
+        """Returns the shape of the result; ShapeError for operands that the op does not accept."""
         raise InternalError(f"{self.opcode} does not declare infer")
 
     def reject(self, rule: str, message: str) -> NoReturn:
-        """Raises ShapeError that begins with the opcode; the constraint's label is opcode and `rule`."""
+        """Raises ShapeError. The message begins with the opcode and ends with a label: the opcode and
+        `rule`.
+        """
         label = self.opcode.replace("-", "_")
         raise ShapeError(f"{self.opcode}: {message}  [{label}_{rule}]") from None
 
     def __call__(self, *operands: Instruction, shape: AnyShape | None = None) -> Instruction:
-        """Adds an instruction that applies this op, in the computation of its operands."""
+        """Adds an instruction that applies this op to the computation of its operands."""
         return operands[0].computation.add(self, operands, shape)
 
     def operations(self, operands: Sequence[AnyShape], result: AnyShape) -> int:
-        """The number of operations, by the conventions of XLA's cost analysis: a product that is added counts
-        two. For an op that applies a computation to elements: how often it does.
+        """Counts operations as XLA's cost analysis does: a multiplication with an addition counts two. For an
+        op that applies a computation to elements, counts the applications.
         """
         return 0
 
     def accessed(self, operands: Sequence[AnyShape], result: AnyShape) -> int:
-        """The number of bytes read and written: all operands and the result, or the parts that are needed."""
+        """Counts the bytes read and written: all operands and the result, or the parts of them that the op
+        needs.
+        """
         return 0 if self.structural else sum(shape.array_bytes for shape in (*operands, result))
 
     def computations(self) -> tuple[Computation, ...]:
-        """The computations this op calls, in the order of its fields."""
+        """The computations that this op calls, in the order of its fields."""
         found: list[Computation] = []
         for name in self.computation_fields:
             value = getattr(self, name)
@@ -116,7 +120,7 @@ class Op:
         return tuple(found)
 
     def with_computations(self, change: Callable[[Computation], Computation]) -> Op:
-        """The same op with `change(c)` in place of every called computation c."""
+        """The op with each called computation c replaced by `change(c)`."""
         new: dict[str, Any] = {}
         for name in self.computation_fields:
             value = getattr(self, name)
@@ -128,13 +132,15 @@ class Op:
 
     @classmethod
     def samples(cls) -> list[tuple[Op, tuple[AnyShape, ...]]]:
-        """Valid applications, for tests, fuzzers and docs: (op value, operand shapes)."""
+        """Valid applications (op, operand shapes), for tests, fuzzers and documentation."""
         return [(cls(**attributes), operands) for attributes, operands in cls.examples]
 
 
 @dataclass(frozen=True, slots=True)
 class SourceLocation:
-    """The origin of an instruction: HLO's metadata={...}. `more` keeps other entries as text."""
+    """The source of an instruction, which HLO text has as metadata={...}. `more` holds other entries of it as
+    text.
+    """
 
     op_type: str = ""
     op_name: str = ""
@@ -149,7 +155,9 @@ class SourceLocation:
 
 @dataclass(frozen=True, slots=True)
 class Extra:
-    """Optional facts of an instruction besides op and operands. None of them affects values."""
+    """Facts about an instruction that do not affect its value: location, sharding, attributes for frontends
+    and backends, control predecessors.
+    """
 
     location: SourceLocation | None = None
     sharding: Sharding | None = None
@@ -163,7 +171,7 @@ NO_EXTRA = Extra()
 
 
 def kernel_extra(inst: Instruction) -> Extra:
-    """The facts that the copy of an instruction in a kernel keeps: location and backend config."""
+    """The facts that a copy of an instruction in a kernel keeps: location and backend config."""
     location, config = inst.extra.location, inst.extra.backend_config
     return Extra(location=location, backend_config=config) if location or config else NO_EXTRA
 
@@ -177,9 +185,10 @@ else:
 
 
 class Instruction(Generic[OpT]):
-    """An op applied to operands. Fields are assigned in this file only.
+    """An op applied to operands. Only this file assigns to its fields.
 
-    `Instruction[Gather]` is one whose op is known to be a gather, `Instruction` one of any op.
+    `Instruction[Gather]` is the type of instructions whose op is a gather, `Instruction` that of any
+    instruction.
     """
 
     __slots__ = ("op", "operands", "shape", "users", "computation", "id", "name", "extra", "__weakref__")
@@ -195,7 +204,7 @@ class Instruction(Generic[OpT]):
 
     @property
     def opcode(self) -> str:
-        """The name of the op in HLO text."""
+        """The opcode of the op, as HLO text has it."""
         return self.op.opcode
 
     def __repr__(self) -> str:
@@ -204,7 +213,7 @@ class Instruction(Generic[OpT]):
 
 
 class Computation:
-    """A function: parameters, instructions, a root. Created by `Module.add_computation`."""
+    """A function: parameters, instructions, and a root. `Module.add_computation` creates it."""
 
     __slots__ = (
         "module", "name", "id", "instructions", "parameters", "_root", "version", "extra",
@@ -219,11 +228,11 @@ class Computation:
     _root: Instruction | None
     version: int
     extra: Extra
-    has_control_edges: bool  # there are some, or have been
-    facts: dict[Hashable, tuple[int, Any]]  # what analyses found, with the version they found it for (`fact`)
+    has_control_edges: bool  # whether an instruction has, or once had, control predecessors
+    facts: dict[Hashable, tuple[int, Any]]  # results of analyses and the version they were made for (`fact`)
 
     def fact(self, name: Hashable, find: Callable[[Computation], Any]) -> Any:
-        """The result of `find` for the computation, cached until the computation changes."""
+        """The result of `find` for the computation, cached under `name` until the computation changes."""
         found = self.facts.get(name)
         if found is None or found[0] != self.version:
             found = self.facts[name] = (self.version, find(self))
@@ -231,14 +240,14 @@ class Computation:
 
     @property
     def root(self) -> Instruction:
-        """The instruction whose value is returned; InternalError while none is set."""
+        """The instruction whose value the computation returns; InternalError if none has been set."""
         if self._root is None:
             raise InternalError(f"computation {self.name} has no root")
         return self._root
 
     @property
     def has_root(self) -> bool:
-        """Whether the root is set: it is not while instructions are being added."""
+        """Whether a root has been set; none is set while instructions are being added."""
         return self._root is not None
 
     @property
@@ -253,9 +262,9 @@ class Computation:
         self, op: Op, operands: Sequence[Instruction] = (), shape: AnyShape | None = None, *,
         name: str = "", stem: str = "", extra: Extra = NO_EXTRA,
     ) -> Instruction:  # fmt: skip
-        """Adds a new instruction. Without `shape` the shape is inferred (and the operands checked).
+        """Adds a new instruction. Without `shape`, the op infers the shape and checks the operands.
 
-        It is named `name`; by default a name is generated from `stem`, or the opcode, with a number.
+        The name is `name`, or else generated: `stem`, by default the opcode, with a number.
         """
         operands = tuple(operands)
         for operand in operands:
@@ -284,13 +293,14 @@ class Computation:
             operand.users[inst] = None
         self.instructions[inst] = None
         if getattr(op, "parameter_number", None) is not None:
-            # Parameters may come in any order in a text; gaps are an error that the verifier reports.
+            # A text may have parameters in any order; gaps in the numbers are an error that the verifier
+            # reports.
             insort(self.parameters, inst, key=lambda p: p.op.parameter_number)  # type: ignore[attr-defined]
         self._changed(structure=True)
         return inst
 
     def set_root(self, root: Instruction) -> None:
-        """Makes an instruction of this computation its root."""
+        """Makes `root`, an instruction of this computation, its root."""
         if root.computation is not self:
             message = f"root {root!r} belongs to computation {root.computation.name}, not {self.name}"
             raise InternalError(message)
@@ -298,7 +308,7 @@ class Computation:
         self._changed(structure=True)
 
     def set_operand(self, user: Instruction, number: int, new: Instruction) -> None:
-        """Makes `new` operand `number` of `user`."""
+        """Makes `new` operand number `number` of `user`."""
         if new.computation is not self or user.computation is not self:
             raise InternalError(f"set_operand: {new!r} and {user!r} are not both in {self.name}")
         old = user.operands[number]
@@ -311,8 +321,8 @@ class Computation:
         self._changed(structure=True)
 
     def set_operands(self, user: Instruction, operands: Sequence[Instruction]) -> None:
-        """Replaces all operands of `user`, whose number may change (with `set_op`, for called computations
-        with other parameters).
+        """Replaces all operands of `user`; their number may change, if `set_op` then sets an op that takes
+        that number.
         """
         for operand in operands:
             if operand.computation is not self:
@@ -325,36 +335,36 @@ class Computation:
         self._changed(structure=True)
 
     def set_op(self, inst: Instruction, op: Op, shape: AnyShape | None = None) -> None:
-        """Gives `inst` another op value (and shape) with the same operands."""
+        """Replaces the op of `inst`, and its shape if one is given; the operands stay."""
         inst.op = op
         if shape is not None:
             inst.shape = shape
         self._changed(structure=True)
 
     def set_shape(self, inst: Instruction, shape: AnyShape) -> None:
-        """Changes the layout of an instruction's shape, or its sizes if the op holds the shape."""
+        """Changes the layout of an instruction's shape, or its sizes if the op has a field `shape`."""
         inst.shape = shape
         if inst.op.holds_shape:
             inst.op = replace(inst.op, shape=shape)
         self._changed(structure=False)
 
     def set_extra(self, inst: Instruction, extra: Extra) -> None:
-        """Replaces sharding, location, control predecessors and the like of an instruction."""
+        """Replaces the facts in `extra` of an instruction: sharding, location, control predecessors..."""
         inst.extra = extra
         self.has_control_edges |= bool(extra.control_predecessors)
         self._changed(structure=True)
 
     def set_own_extra(self, extra: Extra) -> None:
-        """Changes the attributes of the computation itself (its execution thread)."""
+        """Replaces the attributes of the computation itself, such as its execution thread."""
         self.extra = extra
         self._changed(structure=False)
 
     def replace(self, old: Instruction, new: Instruction, users: Iterable[Instruction] | None = None) -> None:
-        """Redirects users of `old` to `new`: those given (all by default, but not `new` itself), and the
-        root.
+        """Makes `users` of `old` (by default all, except `new` itself) use `new` instead. If `old` is the
+        root, `new` becomes the root.
 
-        Shapes must agree up to layout. A rewrite passes the users that `old` had before `new` was built, so
-        that `x => f(g(x))` makes no cycle.
+        The shapes must agree up to layout. A rewrite passes the users that `old` had before `new` was built,
+        so that `x => f(g(x))` makes no cycle.
         """
         if old.shape.logical is not new.shape.logical:
             raise InternalError(f"replace {old!r} with {new!r}: shapes differ")
@@ -371,7 +381,7 @@ class Computation:
         self._changed(structure=True)
 
     def remove(self, inst: Instruction) -> None:
-        """Removes an instruction without users."""
+        """Removes an instruction that has no users and is not the root."""
         if inst.users or inst is self._root:
             raise InternalError(f"remove {inst!r}: it is still used")
         for operand in inst.operands:
@@ -383,7 +393,7 @@ class Computation:
         self._changed(structure=True)
 
     def reorder(self, order: Sequence[Instruction]) -> None:
-        """Changes the order in which the same instructions are listed; values do not depend on it."""
+        """Changes the order in which the instructions are listed, which does not affect values."""
         if len(order) != len(self.instructions) or any(i not in self.instructions for i in order):
             raise InternalError(f"reorder {self.name}: not a permutation of its instructions")
         self.instructions = dict.fromkeys(order)
@@ -403,7 +413,7 @@ class Computation:
 
 @dataclass(frozen=True, slots=True)
 class Alias:
-    """Result leaf `output` may (or must) share memory with leaf `index` of parameter `parameter`."""
+    """Says that leaf `output` of the result may (or must) share memory with leaf `index` of a parameter."""
 
     output: tuple[int, ...]
     parameter: int
@@ -413,9 +423,9 @@ class Alias:
 
 @dataclass(frozen=True, slots=True)
 class ModuleConfig:
-    """The attributes of a module's header. `more` keeps others as text, in order."""
+    """The attributes in the header of a module. `more` holds all others as text, in order."""
 
-    entry_layout: ProgramShape | None = None  # entry_computation_layout, where it was written
+    entry_layout: ProgramShape | None = None  # entry_computation_layout, if the text has it
     is_scheduled: bool = False
     aliases: tuple[Alias, ...] = ()
     buffer_donors: tuple[tuple[int, tuple[int, ...]], ...] = ()
@@ -426,7 +436,7 @@ class ModuleConfig:
 
 
 class Module:
-    """A program: computations, one of which is the entry. One thread at a time may use it."""
+    """A program: computations, one of which is the entry. Only one thread at a time may use it."""
 
     __slots__ = (
         "name", "computations", "_entry", "config", "schedule", "version", "cached_order",
@@ -434,13 +444,13 @@ class Module:
     )  # fmt: skip
 
     name: str
-    file: str  # that was parsed, or ""
-    lines: dict[int, int]  # in the text that was parsed, of instructions, by their ids
+    file: str  # the file from which it was parsed, or ""
+    lines: dict[int, int]  # instruction id -> its line in the text that was parsed
     computations: dict[Computation, None]
     config: ModuleConfig
     schedule: dict[Computation, tuple[Instruction, ...]] | None
     version: int
-    printer: ClassVar[Callable[..., str]]  # `print_module`: axla.text puts it here
+    printer: ClassVar[Callable[..., str]]  # the function `print_module`, which axla.text assigns
 
     def __init__(self, name: str, config: ModuleConfig | None = None):
         self.name = name
@@ -449,7 +459,7 @@ class Module:
         self.config = config or ModuleConfig()
         self.schedule = None
         self.version = 0
-        self.cached_order: tuple[int, tuple[Computation, ...]] = (-1, ())  # a version, its callees first
+        self.cached_order: tuple[int, tuple[Computation, ...]] = (-1, ())  # a version and its callees first
         self.file = ""
         self.lines = {}
         self._ids = 0
@@ -458,18 +468,18 @@ class Module:
 
     @property
     def entry(self) -> Computation:
-        """The computation that a run begins with; InternalError while none is set."""
+        """The computation with which a run begins; InternalError if none has been set."""
         if self._entry is None:
             raise InternalError(f"module {self.name} has no entry computation")
         return self._entry
 
     @property
     def has_entry(self) -> bool:
-        """Whether the entry is set: it is not while computations are being added."""
+        """Whether an entry has been set; none is set while computations are being added."""
         return self._entry is not None
 
     def add_computation(self, name: str, *, entry: bool = False) -> Computation:
-        """Adds a new, empty computation with a unique name."""
+        """Adds a new, empty computation. Its name is `name`, with a number if that is in use."""
         computation = Computation()
         computation.module = self
         computation.name = self._computation_names.claim(name)
@@ -497,9 +507,7 @@ class Module:
         self.version += 1
 
     def remove_computation(self, computation: Computation) -> None:
-        """Removes a computation that nothing calls; the caller must make sure of that (dead code elimination
-        counts callers).
-        """
+        """Removes a computation. The caller must make sure that no instruction calls it."""
         if computation is self._entry:
             raise InternalError(f"remove the entry computation {computation.name}")
         del self.computations[computation]
@@ -510,7 +518,7 @@ class Module:
     def rename(
         self, instructions: Sequence[tuple[Instruction, str]], computations: Sequence[tuple[Computation, str]]
     ) -> None:
-        """Assigns these names, as far as they are free, as if everything had been added in this order."""
+        """Gives these names, as far as they are free, as if everything had been added in this order."""
         for names, wanted in (
             (self._instruction_names, instructions),
             (self._computation_names, computations),
@@ -522,22 +530,24 @@ class Module:
         self.version += 1
 
     def set_config(self, **changes: Any) -> None:
-        """Changes attributes of the module's header."""
+        """Replaces attributes in the header of the module."""
         self.config = replace(self.config, **changes)
         self.version += 1
 
     def set_schedule(self, schedule: dict[Computation, tuple[Instruction, ...]] | None) -> None:
-        """Sets the order in which instructions run, by computation, or drops it."""
+        """Sets the schedule of each computation, the order in which its instructions run, or removes all with
+        None.
+        """
         self.schedule = schedule
         self.version += 1
 
     def order_computations(self, key: Callable[[Computation], Any]) -> None:
-        """Sorts the computations by a key, for passes and for the text."""
+        """Sorts the computations by a key. Passes and the text use this order."""
         self.computations = dict.fromkeys(sorted(self.computations, key=key))
         self.version += 1
 
     def to_string(self, **options: Any) -> str:
-        """HLO text, as XLA prints it."""
+        """The module as HLO text, as XLA prints it."""
         return Module.printer(self, **options)
 
     def _repr_html_(self) -> str | None:

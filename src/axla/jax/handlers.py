@@ -32,7 +32,7 @@ def register_handler(name: str, handler: Any, api_version: int = 0, traits: Any 
     itself is not replaced.
     """
     if api_version not in _APIS:
-        raise InvalidArgument(f"register_handler({name!r}): api_version={api_version}; there are 0 and 1")
+        raise InvalidArgument(f"register_handler({name!r}): api_version={api_version}, wanted 0 or 1")
     if name not in TARGETS and name not in BUILT_IN:
         register_custom_call(name, handler, api=_APIS[api_version])
 

@@ -28,22 +28,24 @@ from axla.kernels.geometry import collapsed_transpose, is_leading_broadcast, red
 
 
 def elements(shape: AnyShape) -> int:
-    """The number of elements of an array, or of the first array of a tuple."""
+    """The number of elements of an array, or of the first array of a tuple; 0 if there is none."""
     return shape.size if isinstance(shape, Shape) else next((leaf.size for leaf in shape.arrays()), 0)
 
 
 def chased(inst: Instruction) -> Instruction:
-    """The array under reshapes and bitcasts."""
+    """The array of which an instruction is a reshape or bitcast, through any number of them; else the
+    instruction itself.
+    """
     while isinstance(inst.op, hlo.Reshape | hlo.Bitcast):
         inst = inst.operands[0]
     return inst
 
 
 class AccessKeys:
-    """Assigns numbers to keys. One object serves all kernels of a computation that are compared.
+    """Assigns numbers to keys. Kernels of a computation that are compared with each other share one object.
 
-    `row_in_lane`: the longest rows that a lane computes whole (`Limits`); their elements, and reductions of
-    them, are then computed once.
+    `row_in_lane` is the limit of that name: the longest row that one lane computes as a whole. Elements of
+    such rows, and reductions of them, are computed once.
     """
 
     def __init__(self, row_in_lane: int = 0) -> None:
@@ -78,10 +80,10 @@ class AccessKeys:
         return self.lin(elements(inst.shape))
 
     def of_operand(self, user: Instruction, number: int, key: int) -> int:
-        """The key under which `user`, itself evaluated under `key`, reads its operand `number`."""
+        """The key under which `user`, which is evaluated under `key`, reads operand `number`."""
         operand = user.operands[number]
         shape = operand.shape
-        if not isinstance(shape, Shape):  # the tuple under a get-tuple-element
+        if not isinstance(shape, Shape):  # a tuple, read by a get-tuple-element
             return key
         op = user.op
         if shape.size == 1:
@@ -101,7 +103,9 @@ class AccessKeys:
         return self.via(user, number, key, self.count[key] * _repeats(user, number))
 
     def _by_rows(self, user: Instruction, key: int) -> bool:
-        """Whether a reduce or a concatenation is evaluated per row, with rows that a lane computes whole."""
+        """Whether a reduce or concatenation is evaluated per row, with rows that one lane computes as a
+        whole.
+        """
         linear = self.linear.get(key) == elements(user.shape)
         return linear and 0 < row_space(user)[1] <= self.row_in_lane
 
@@ -140,15 +144,15 @@ def _repeats(user: Instruction, number: int) -> int:
 # -- kernels --
 
 Keys = dict[int, None]
-"""The keys under which a value is read, in order."""
+"""The keys under which a value is read, as an ordered set."""
 OperandKeys = Callable[[AccessKeys, Instruction], list[int]]
-"""The keys under which a hero that is evaluated once, in the space of the roots, reads its operands."""
+"""Returns the keys under which a hero, evaluated once in the index space of the roots, reads its operands."""
 
 
 @dataclass(frozen=True, slots=True)
 class KernelBody:
-    """The instructions of a kernel: `order`, without parameters and root tuple, and the roots, which are in
-    `order`.
+    """The instructions of a kernel: `order` holds them operands first, without parameters and the root tuple;
+    `roots` are those whose values the kernel writes.
     """
 
     order: tuple[Instruction, ...]
@@ -162,7 +166,7 @@ class KernelBody:
 
 
 def kernel_body(kernel: Instruction | Computation) -> KernelBody:
-    """The body of a fused computation, of a fusion, or of any other instruction taken as a kernel."""
+    """The body of a fused computation, of a fusion, or of a single instruction that is a kernel by itself."""
     if isinstance(kernel, Instruction):
         if not isinstance(kernel.op, hlo.Fusion):
             return KernelBody((kernel,), (kernel,))
@@ -179,40 +183,40 @@ def kernel_roots(computation: Computation) -> tuple[Instruction, ...]:
 
 
 def root_shape(root: Instruction) -> Shape:
-    """The shape of a root; for one with several results, all of the same dimensions, that of the first."""
+    """The shape of a root; for a root with several results, which have the same dims, the shape of the
+    first.
+    """
     return next(root.shape.arrays())
 
 
 def hero_keys(keys: AccessKeys, hero: Instruction, mine: Iterable[int], of: OperandKeys) -> list[int] | None:
-    """The keys of a hero's operands, given by its kind; None unless the hero is evaluated once, in the space
-    of the roots.
+    """The keys under which a hero reads its operands, from the function `of` of its kind; None unless the
+    hero has one key (`mine`), that of a root.
     """
     return of(keys, hero) if list(mine) == [keys.root(hero)] else None
 
 
 def own_keys(keys: AccessKeys, hero: Instruction) -> list[int]:
-    """Keys for operands that are each read in a space of their own."""
+    """One key for each operand, for operands that are each read in an index space of their own."""
     return [keys.special(("operand", hero.id, n), elements(o.shape)) for n, o in enumerate(hero.operands)]
 
 
 @dataclass(frozen=True, slots=True)
 class Accesses:
-    """The keys of every instruction that a kernel's roots need, including parameters, given which
-    instructions are heroes.
-    """
+    """The keys of every instruction, parameters included, that the roots of a kernel need."""
 
     keys: AccessKeys
     of: dict[Instruction, Keys]
-    heroes: tuple[Instruction, ...]  # in order
+    heroes: tuple[Instruction, ...]  # operands first
 
 
 MOST_PLACES = 10_000
-"""(instruction, key) pairs of a kernel: it would be that many instructions. Fusion stays below 400."""
+"""The highest number of (instruction, key) pairs in a kernel; each is emitted. Fusion stays below 400."""
 
 
 def accesses(body: KernelBody, heroes: Sequence[Instruction] = (), of: OperandKeys = own_keys) -> Accesses:
-    """Walks from the roots to the values that they read; `of` gives the keys of heroes' operands. A hero read
-    elsewhere than in a root's space is treated as an ordinary op.
+    """Finds the keys of all values of a kernel, from the roots down. `of` returns the keys of the operands of
+    the `heroes`. A hero that is read in another space than that of a root counts as an ordinary op.
     """
     keys = AccessKeys()
     found_keys: dict[Instruction, Keys] = {}
@@ -227,7 +231,7 @@ def accesses(body: KernelBody, heroes: Sequence[Instruction] = (), of: OperandKe
             continue  # dead
         left -= len(mine)
         if left < 0:
-            raise UnsupportedError(f"{inst!r}: a kernel would compute it and others at {MOST_PLACES} places")
+            raise UnsupportedError(f"{inst!r}: its kernel would have more than {MOST_PLACES} places")
         special = hero_keys(keys, inst, mine, of) if inst in candidates else None
         if special is not None:
             found.append(inst)

@@ -1,4 +1,4 @@
-"""Products by thread blocks, which share slices of the operands in local memory."""
+"""Plans of matrix products by thread blocks, which share slices of the operands in local memory."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from axla.core.dtypes import F32
 from axla.kernels.product import GemmSpec, Tile
 from axla.target.machine import Target, aligned
 
-_NEIGHBOURS = 4  # that a thread brings, or multiplies, at most
+_NEIGHBOURS = 4  # adjacent elements that a thread loads, or multiplies, at most
 SQUARE = 16
-"""Rows, columns and k of what a warp multiplies by tensor cores."""
+"""The rows, columns and k of the matrices that a warp multiplies by tensor cores."""
 _TILES = {
     "threads": ((8, 8), (8, 4), (4, 8), (4, 4), (2, 2), (4, 1), (1, 4), (1, 1)),
     "warps": ((64, 32), (32, 32), (32, 16), (16, 16)),
 }
-# Of a large GPU: threads that keep it busy, if each has several sums, and what all of them get from its L2 in
-# the time of an instruction.
+# For a large GPU: the number of threads that keep it busy, if each has several sums, and the bytes that all
+# of them together get from L2 in the time of an instruction.
 _BUSY, _L2_BYTES = 1 << 15, 6000
-_SECTOR = 32  # bytes that are moved together
+_SECTOR = 32  # bytes that memory transfers together
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +30,8 @@ class Staging:
     of lhs or columns of rhs, in vectors of `lanes`.
 
     `along_k`: adjacent elements of the operand are adjacent in k. In local memory an element has `size`
-    bytes, and lines are `pitch` elements apart: they run along rows or columns, or for warps as in the
-    operand.
+    bytes, and lines begin `pitch` elements apart. A line runs along rows or columns; for warps, in the
+    direction of the operand.
     """
 
     extent: int
@@ -44,7 +44,7 @@ class Staging:
 
     @property
     def minor(self) -> int:
-        """The number of elements in a line of the slice, in the order of the operand."""
+        """The number of elements in a line of the slice as the operand stores it."""
         return self.depth if self.along_k else self.extent
 
     @property
@@ -55,11 +55,11 @@ class Staging:
 
 @dataclass(frozen=True, slots=True)
 class BlockCut:
-    """A product by thread blocks, which share slices of the operands in local memory.
+    """A plan of a product by thread blocks, which share slices of the operands in local memory.
 
-    `method`: threads (each computes a `tile` of the result) or warps (each does, with tensor cores). A block
-    has `down` x `across` tiles, computed by `groups` groups of threads: each group takes its part of a
-    slice's k.
+    `method` is threads (each thread computes a `tile` of the result) or warps (each warp does, with tensor
+    cores). A block has `down` x `across` tiles. `groups` groups of threads compute them: each group takes its
+    share of the k of a slice.
     """
 
     method: str
@@ -68,12 +68,12 @@ class BlockCut:
     across: int
     groups: int
     threads: int
-    units: int  # blocks of the result
+    units: int  # number of blocks of the result
     lhs: Staging
     rhs: Staging
     part_rows: int  # rows of a block whose sums are in local memory at once
     local_bytes: int
-    group: int = 1  # units of a step
+    group: int = 1  # units that one step computes
 
     @property
     def rows(self) -> int:
@@ -92,16 +92,15 @@ class BlockCut:
 
     @property
     def half_bytes(self) -> int:
-        """The local memory that a slice takes, in bytes."""
+        """The bytes of local memory that a slice of lhs and one of rhs take."""
         return self.lhs.bytes + self.rhs.bytes
 
 
 @functools.lru_cache(maxsize=1024)
 def plan_blocks(spec: GemmSpec, target: Target) -> BlockCut:
-    """The cut for `spec`: the cheapest of those that fit in local memory and registers.
+    """The cheapest plan for `spec` whose slices and sums fit in local memory and registers.
 
-    Sums of f16 and bf16 in f32 use tensor cores, where the device has them and no side is shorter than their
-    matrices.
+    Sums of f16 and bf16 in f32 use tensor cores, if the device has them and m, n and k are not below SQUARE.
     """
     square = spec.accumulator is F32 and min(spec.m, spec.n, spec.k) >= SQUARE
     method = "warps" if square and spec.dtype.name in target.matrix_units else "threads"
@@ -110,12 +109,12 @@ def plan_blocks(spec: GemmSpec, target: Target) -> BlockCut:
 
 
 def _cuts(spec: GemmSpec, method: str, most: int) -> Iterator[BlockCut]:
-    """Cuts with up to `most` threads in a block, whose sums fit in registers."""
+    """Yields plans with at most `most` threads in a block whose sums fit in registers."""
     warps = method == "warps"
     team = 32 if warps else 1
     several = [
         groups for groups in (1, 4, 16) if groups == 1 or spec.k >= 32 * groups
-    ]  # short sums: in order
+    ]  # short sums are not divided among groups
     for rows, columns in _TILES[method]:
         fits = rows * columns * spec.accumulator.itemsize <= 256 * team
         for threads in sorted({most, min(most, 64)}) if fits else ():
@@ -126,7 +125,7 @@ def _cuts(spec: GemmSpec, method: str, most: int) -> Iterator[BlockCut]:
 
 
 def _cut(spec: GemmSpec, method: str, tile: Tile, down: int, across: int, groups: int, team: int) -> BlockCut:
-    """The cut with these tiles. Slices are deeper for small tiles, but not deeper than k."""
+    """The plan with these tiles. Slices are deeper for small tiles, but not deeper than k."""
     rows, columns, size = down * tile.rows, across * tile.columns, spec.accumulator.itemsize
     if method == "warps":
         depth, part_rows = 2 * SQUARE, down * SQUARE
@@ -143,19 +142,19 @@ def _cut(spec: GemmSpec, method: str, tile: Tile, down: int, across: int, groups
 
 
 def neighbours(spec: GemmSpec, count: int) -> int:
-    """How many of a thread's `count` rows or columns are adjacent: as many as fill 16 bytes, which are read
-    at once.
+    """The number of a thread's `count` rows or columns that are adjacent: as many as fill 16 bytes, which are
+    read at once.
     """
     return min(count, _NEIGHBOURS, max(1, 16 // spec.accumulator.itemsize))
 
 
 def _staging(spec: GemmSpec, method: str, extent: int, depth: int, along_k: bool, row: int) -> Staging:
-    """How a slice is loaded: in vectors of 16 bytes if operand rows are multiples of these, so that all are
-    aligned.
+    """How a slice is loaded: in vectors of 16 bytes if the length of operand rows is a multiple of a vector,
+    so that all vectors are aligned; else element by element.
     """
     minor = depth if along_k else extent
     size, pitch, lines, most = spec.accumulator.itemsize, extent + 4 * along_k, depth, _NEIGHBOURS
-    if method == "warps":  # neighbouring lines begin in different banks
+    if method == "warps":  # the pitch makes adjacent lines begin in different banks of local memory
         size, pitch, lines, most = 2, minor + 8, extent * depth // minor, 8
     most = min(most, 16 // spec.dtype.itemsize)
     lanes = most if row % most == 0 and minor % most == 0 else 1
@@ -174,10 +173,11 @@ def _cost(spec: GemmSpec, cut: BlockCut) -> float:
     last = 8 * (cut.groups + 2) * math.ceil(cut.rows * cut.columns / cut.threads)
     steps = slices * cut.depth / cut.groups
     alone = steps * (adds + reads / 2 + 4) + slices * (8 * turns + 40) + last
-    # Of 16 bytes that each thread of a warp reads, local memory gives 128 in the time of four instructions.
+    # If each thread of a warp reads 16 bytes, local memory returns 128 bytes in the time of four
+    # instructions.
     words = spec.accumulator.itemsize / 4
     together = steps * max(adds, 4 * reads) * words + slices * 8 * turns + last
-    # Lines of a slice that are shorter than what is moved together cost as much.
+    # A line of a slice that is shorter than a sector costs as much as a sector.
     moved = 0
     for side in (cut.lhs, cut.rhs):
         line = max(_SECTOR, side.minor * spec.dtype.itemsize)

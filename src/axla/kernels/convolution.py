@@ -1,4 +1,4 @@
-"""Direct convolutions: register tiles of sums over the window and the input features."""
+"""Plans of direct convolutions: register tiles of sums over the window and the input features."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ from axla.target.machine import Limits, Target
 At = TypeVar("At")
 
 MOST_WRITTEN = 9
-"""Places of a window of channels whose factors stay in registers."""
+"""The largest window, in elements, whose factors stay in registers in mode channels."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConvolutionPlan(Plan):
-    """The sizes of a convolution and of its tiles. `mode`: features, pixels or channels (see the emitter).
+    """The sizes of a convolution and of its tiles. `mode` is features, pixels or channels: see the emitter.
 
-    `low`: how far windows begin before the image. `padded_rows`: some windows reach outside in another
-    dimension than the last. `kernel_first`: consecutive steps use the same part of the kernel. `panels`: the
-    number of features in a panel, if the kernel is stored in panels (see `unpacked`), else 0. `product`: how
-    words of short numbers are multiplied, if panels consist of words and the machine supports it; `inputs`
-    then counts words.
+    `low`: how far the first windows begin before the image. `padded_rows`: some windows reach beyond the
+    image in another dimension than the last. `kernel_first`: consecutive steps use the same part of the
+    kernel. `panels`: the number of features in a panel if the kernel is stored in panels (see `unpacked`),
+    else 0. `product`: how words of short numbers are multiplied, if panels consist of words and the machine
+    supports it; then `inputs` counts words.
     """
 
     hero: str
@@ -59,7 +59,7 @@ class ConvolutionPlan(Plan):
     kernel_first: bool
     panels: int = 0
     product: GemmSpec | None = None
-    blocks: DotPlan | None = None  # done as a product by blocks of threads
+    blocks: DotPlan | None = None  # if it is computed as a matrix product by thread blocks
 
     @property
     def reads_panels(self) -> bool:
@@ -69,21 +69,21 @@ class ConvolutionPlan(Plan):
 
     @property
     def vector_axis(self) -> int:
-        """The size of the axis that vectors run along: output features, pixels of a row, or all channels."""
+        """The size of the axis along which vectors run: output features, pixels of a row, or all channels."""
         return {"features": self.outputs, "pixels": self.places[-1], "channels": self.groups * self.outputs}[
             self.mode
         ]
 
     @property
     def single_axis(self) -> int:
-        """The size of the axis whose positions a tile takes one by one: output features or
-        pixels of a row.
+        """The size of the axis along which a tile has `singles` positions, one register each: output features
+        or pixels of a row.
         """
         return self.outputs if self.mode == "pixels" else self.places[-1]
 
     @property
     def tiles(self) -> int:
-        """The number of tiles along the axis of singles."""
+        """The number of tiles along `single_axis`."""
         return -(-self.single_axis // self.singles)
 
     @property
@@ -97,18 +97,18 @@ class ConvolutionPlan(Plan):
         return (*kernel, *image) if self.kernel_first else (*image, *kernel)
 
     def ordered(self, at: tuple[At, ...]) -> tuple[At, ...]:
-        """An index of `outer` as batch, positions without the last, group, tile."""
+        """Rearranges an index of `outer`: batch, positions without the last dimension, group, tile."""
         return (*at[2:], *at[:2]) if self.kernel_first else at
 
     def laid(self, batch: At, places: Sequence[At], feature: At) -> tuple[At, ...]:
-        """The index of a feature at a position, in the image or the result."""
+        """The index of a feature at a position, in the image or the result as stored."""
         return (batch, feature, *places) if self.mode == "pixels" else (batch, *places, feature)
 
 
 @dataclass(frozen=True, slots=True)
 class ConvolutionKind(Kind):
-    """A convolution, in a form that the pass `convolution-canonicalize` produces, with elementwise ops where
-    its results are stored. The operands of the hero are parameters of the kernel.
+    """A convolution in one of the forms that the pass `convolution-canonicalize` produces, with elementwise
+    ops on its result. The operands of the hero are parameters of the kernel.
     """
 
     hero: Instruction
@@ -125,12 +125,14 @@ class ConvolutionKind(Kind):
 
     @classmethod
     def form(cls, inst: Instruction, limits: Limits) -> Form | None:
-        """Each convolution is the hero of a kernel of its own."""
+        """The form of a kernel with this convolution as its hero; each has a kernel of its own."""
         return (cls, inst.id)
 
     @classmethod
     def why_not_operand(cls, user: Instruction, numbers: Sequence[int], inst: Instruction) -> str | None:
-        """Only constant panels of a kernel go into the kernel that reads them."""
+        """The reason why an operand is not computed in the kernel; None for constant panels of a
+        convolution's kernel.
+        """
         panels = panels_under(inst) if numbers == [1] else None
         if panels is not None and type(panels.op) is Constant:
             return None
@@ -138,7 +140,7 @@ class ConvolutionKind(Kind):
 
     @classmethod
     def match(cls, body: KernelBody, limits: Limits) -> ConvolutionKind | None:
-        """The kernel, if it has one convolution, of parameters, and work on its result element by element."""
+        """The kernel, if it has one convolution, of parameters, and elementwise ops on its result."""
         found, inside = [i for i in body.order if isinstance(i.op, Convolution)], set(body.order)
         hero = found[0]
         if len(found) != 1 or not body.uniform or elements(hero.shape) != elements(body.roots[0].shape):
@@ -150,7 +152,9 @@ class ConvolutionKind(Kind):
         return cls(hero)
 
     def plan(self, task: KernelTask, target: Target) -> ConvolutionPlan:
-        """One step for each row of positions and block of features."""
+        """Plans one step for each row of output positions and tile of features, or a matrix product by thread
+        blocks.
+        """
         found = self.tiled(target)
         blocks = self._by_blocks(found, task.name, target)
         if blocks is not None:
@@ -163,7 +167,7 @@ class ConvolutionKind(Kind):
         rhs = shape_of(self.hero.operands[1])
         labels, window = op.dim_labels, op.window
         if min((*window.low, *window.high)) < 0 or any(window.reversal) or set(window.base_dilation) - {1}:
-            message = "the window has negative edges, dilates its input or runs backwards"
+            message = "the window must not have negative padding, base dilation or reversal"
             raise InternalError(f"{self.hero!r}: {message}")
         places = tuple(shape.dims[d] for d in labels.output_spatial)
         inputs, groups = rhs.dims[-2], op.feature_group_count
@@ -177,10 +181,11 @@ class ConvolutionKind(Kind):
         along = {"features": outputs, "pixels": places[-1], "channels": groups * outputs}[mode]
         lanes = fitting(target.lanes(total), along)
         across = outputs if mode == "pixels" else places[-1]
-        # Of a kernel that no cache holds, a stretch of features stays there for all rows of places.
+        # If the convolution's kernel exceeds the caches, a part of its features stays in cache for all rows
+        # of positions.
         first = mode == "features" and rhs.size * rhs.dtype.itemsize > target.caches.l2 * 3 // 4
         vectors, singles = _tile(target, along // lanes, across, 1 + total.is_complex)
-        if mode == "channels":  # the other registers are for places in the window
+        if mode == "channels":  # the other registers hold factors of the window
             vectors, singles = _tile(target, 1, across, 2 + 2 * total.is_complex)
             if prod(window.size) > MOST_WRITTEN and inputs == 1:
                 vectors = max(1, min(4, along // lanes, target.registers // 2 // singles))
@@ -189,7 +194,7 @@ class ConvolutionKind(Kind):
         if panels and mode == "features" and panels % lanes == 0:
             vectors = panels // lanes
         words = self.by_words(target) if word > 1 else None
-        # Tiles are panels, of which each is of one group.
+        # Each tile is a panel, and each panel belongs to one group.
         whole = mode == "features" and panels % (vectors * lanes) == outputs % (vectors * lanes) == 0
         product = words if words and whole and words.word == word else None
         return ConvolutionPlan(
@@ -199,8 +204,8 @@ class ConvolutionKind(Kind):
         )  # fmt: skip
 
     def by_words(self, target: Target) -> GemmSpec | None:
-        """How a position's products are computed by words of inputs; None where the machine does not support
-        it, or inputs do not fill words.
+        """The product of one position by words of short inputs; None if the machine does not support it, or
+        inputs do not fill words.
         """
         left, kernel, result = (shape_of(i) for i in (*self.hero.operands, self.hero))
         groups = op_of(self.hero, Convolution).feature_group_count
@@ -216,8 +221,8 @@ class ConvolutionKind(Kind):
         return replace(form, phases=(task.phase(prod(form.outer), max(1, steps // 4), target.limits),))
 
     def variants(self, task: KernelTask, target: Target) -> Iterator[ConvolutionPlan]:
-        """Other tiles, and the other order of image and kernel. The order of each sum is the same in all of
-        them.
+        """Plans with other tiles, and with the other order of image and kernel. All add each sum in the same
+        order.
         """
         plan = self.plan(task, target)
         if plan.blocks is not None or plan.mode == "channels":
@@ -234,7 +239,9 @@ class ConvolutionKind(Kind):
                     yield self._called(form, task, target)
 
     def _by_blocks(self, form: ConvolutionPlan, name: str, target: Target) -> DotPlan | None:
-        """The plan as a matrix product of the image (positions by window and features) and the kernel."""
+        """The plan as a matrix product of the image (positions by window and features) and the kernel, by
+        thread blocks; None if the target or the types do not allow it.
+        """
         left, right, result = (shape_of(i).dtype for i in (*self.hero.operands, self.hero))
         places, depth = form.batch * prod(form.places), prod(form.window) * form.inputs
         known = left is right and not left.is_pred and not (left.is_integer and left.bits < 8)
@@ -248,15 +255,16 @@ class ConvolutionKind(Kind):
         else:
             spec = GemmSpec(left, result, form.groups, places, form.outputs, depth)
             cut = plan_blocks(spec, target)
-            if form.inputs % cut.lhs.lanes:  # a vector would go beyond a place in the window
+            if form.inputs % cut.lhs.lanes:  # a vector would contain inputs of two window elements
                 cut = replace(cut, lhs=replace(cut.lhs, lanes=1))
         phase = Phase(name, cut.units, 1, cut.units > 1, cut.threads)
         return DotPlan(self.hero.name, spec, cut, phases=(phase,))
 
 
 def panels_wanted(hero: Instruction, target: Target) -> tuple[int, int] | None:
-    """The panel width (output features) and word size (inputs) in which a convolution's kernel is best
-    stored. Otherwise rows are far apart, often in few cache sets, and a tile reads only a part of each.
+    """(output features of a panel, inputs in a word): the form in which a convolution's kernel is best
+    stored; None if as it is. Without panels, rows are far apart, often in few cache sets, and a tile reads
+    only a part of each.
     """
     if not hero.shape.byte_size:
         return None
@@ -268,21 +276,21 @@ def panels_wanted(hero: Instruction, target: Target) -> tuple[int, int] | None:
 
 
 def unpacked(panels: Instruction, kernel: Shape) -> Instruction:
-    """A kernel [window..., inputs, features] that is stored as [features / panel, window..., inputs, panel],
-    or [features / panel, window..., inputs / word, panel, word], transposed back. The convolution reads the
-    panels directly.
+    """A kernel [window..., inputs, features] that is computed by a transpose from panels: [features / panel,
+    window..., inputs, panel], or [features / panel, window..., inputs / word, panel, word]. The convolution
+    then reads the panels directly.
     """
     turned = Transpose(_unpacking(kernel.rank, shape_of(panels).rank > kernel.rank + 1))(panels)
     return panels.computation.add(Reshape(kernel), [turned], extra=panels.extra)
 
 
 def _unpacking(rank: int, words: bool) -> tuple[int, ...]:
-    """The transpose that turns panels into a kernel with `rank` dimensions."""
+    """The permutation that turns panels into a kernel with `rank` dimensions."""
     return (*range(1, rank), *((rank + 1,) if words else ()), 0, rank)
 
 
 def panel_sizes(kernel: Instruction) -> tuple[int, int]:
-    """Panel width and word size of a kernel from `unpacked`; (0, 1) for others."""
+    """(panel width, word size) of a kernel that `unpacked` made; (0, 1) for another kernel."""
     panels = panels_under(kernel)
     if panels is None:
         return 0, 1
@@ -291,7 +299,7 @@ def panel_sizes(kernel: Instruction) -> tuple[int, int]:
 
 
 def panels_under(kernel: Instruction) -> Instruction | None:
-    """The panels of a kernel from `unpacked`."""
+    """The panels of a kernel that `unpacked` made; None for another kernel."""
     if not isinstance(kernel.op, Reshape | Bitcast):
         return None
     turned = kernel.operands[0]
@@ -301,14 +309,14 @@ def panels_under(kernel: Instruction) -> Instruction | None:
     words = len(dims) > rank + 1
     order, apart = _unpacking(rank, words), -4 if words else -2
     fits = len(dims) > 2 and op_of(turned, Transpose).dimensions == order
-    fits = fits and shape_of(kernel).dtype is shape_of(turned).dtype  # a bitcast may take it for another
+    fits = fits and shape_of(kernel).dtype is shape_of(turned).dtype  # a bitcast may change the element type
     pairs = [shape_of(turned).dims[apart:][n : n + 2] for n in range(0, -apart, 2)]
     joined = (*dims[:apart], *map(prod, pairs))
     return turned.operands[0] if fits and shape_of(kernel).dims == joined else None
 
 
 def by_channels(target: Target | None, dtype: DType, groups: int, inputs: int, outputs: int) -> bool:
-    """Whether lanes of a convolution go along the features of several groups."""
+    """Whether the lanes of a convolution run along the features of several groups."""
     if inputs != outputs or groups == 1:
         return False
     lanes = 1 if target is None or target.local_bytes else target.lanes(accumulator(dtype))
@@ -316,7 +324,7 @@ def by_channels(target: Target | None, dtype: DType, groups: int, inputs: int, o
 
 
 def accumulator(dtype: DType) -> DType:
-    """The type of the sums."""
+    """The type in which products are summed for a result of `dtype`."""
     if dtype.is_float and dtype.bits < 32:
         return F32
     return S32 if dtype.is_pred or dtype.is_integer and dtype.bits < 8 else dtype
@@ -331,6 +339,6 @@ def _tile(target: Target, vectors: int, singles: int, parts: int) -> tuple[int, 
         most = max(1, (room - width - 2) // width)
         count = -(-singles // most)
         size = -(-singles // count)
-        found.append((count * size, width, size))  # tiles that overlap compute singles twice
+        found.append((count * size, width, size))  # positions computed, some of them twice
     _, width, size = min(found, key=lambda tile: tile[0])
     return width, size

@@ -1,8 +1,8 @@
-"""Dots: one canonical matrix product, with elementwise ops where its results are stored.
+"""Plans of dots: a canonical matrix product, with elementwise ops on its result.
 
-Tiles of the micro-kernel are grouped into blocks (of rows, columns and k), and blocks into units of work. If
-tiles do not divide a dimension, the last tile starts early and overlaps its neighbour: elements computed
-twice are stored once, so that one micro-kernel serves all tiles.
+Tiles of the micro-kernel form blocks (of rows, columns and k), and blocks form units of work. If tiles do not
+divide a dimension, the last tile begins early and overlaps its neighbour. Elements that are computed twice
+are stored once. So one micro-kernel serves all tiles.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from axla.target.machine import Limits, Target, aligned
 
 @dataclass(frozen=True, slots=True)
 class GemmPlan:
-    """How a multiplication is computed. Sizes of blocks are in elements.
+    """How a matrix product is computed. Sizes of blocks are in elements.
 
     `method`: tile (blocks of micro-kernel tiles), narrow (all of rhs in registers), folded (few columns: a
     vector holds several steps of k for each), columns and rows (matrix times vector, with a contiguous result
@@ -52,24 +52,24 @@ class GemmPlan:
 
     @property
     def calls(self) -> int:
-        """The number of calls: units of the result by `group`."""
+        """The number of calls of the kernel, each of which computes `group` units."""
         return -(-self.units // self.group)
 
     def least_depth(self, spec: GemmSpec) -> int:
-        """The k of the smallest block."""
+        """The size of the smallest block of k."""
         return min(self.depth, spec.k % self.depth or self.depth)
 
     @property
     def lhs_stride(self) -> int:
-        """The row stride of a packed tile of lhs: longer than a row, so that rows fall on different cache
-        sets.
+        """The row stride of a packed tile of lhs, in elements: longer than a row, so that rows map to
+        different cache sets.
         """
         return self.depth + 16
 
     @property
     def region_bytes(self) -> int:
-        """The scratch memory of one call. A call over [begin, end) uses region `begin`, so no two calls share
-        one.
+        """The bytes of scratch memory of one call. A call over [begin, end) uses region number `begin`, so
+        that no two calls share one.
         """
         return self.lhs_bytes + self.rhs_bytes + self.partial_bytes
 
@@ -80,8 +80,8 @@ class GemmPlan:
 
 
 def piece_count(count: int, lanes: int) -> int:
-    """The number of vectors for rows of `count` elements: whole vectors, then halves, quarters...; `lanes` is
-    a power of two.
+    """The number of vectors for a row of `count` elements: whole vectors, then one each of a half, a
+    quarter... as needed; `lanes` is a power of two.
     """
     return count // lanes + (count % lanes).bit_count()
 
@@ -92,15 +92,15 @@ def ceil_to(value: int, multiple: int) -> int:
 
 
 WAY = 4096
-"""Bytes of a way of L1: addresses so far apart fall on one set. It holds `WAYS` lines."""
+"""Bytes of a way of the L1 cache. Addresses at this distance map to the same set, of `WAYS` lines."""
 WAYS = 8
 
 
 def _share_sets(spec: GemmSpec, tile: Tile) -> bool:
-    """Whether the rows of lhs in a tile evict each other from L1, because their distance is a multiple of a
+    """Whether the rows of lhs in a tile evict each other from L1, since their distance is a multiple of a
     large power of two.
     """
-    if spec.lhs_transposed or spec.dtype is not spec.accumulator:  # contiguous, or packed
+    if spec.lhs_transposed or spec.dtype is not spec.accumulator:  # its rows are contiguous, or packed
         return False
     distance = spec.lhs_row * spec.dtype.itemsize
     return tile.rows > (WAYS - 2) * (WAY // math.gcd(distance, WAY))
@@ -109,13 +109,13 @@ def _share_sets(spec: GemmSpec, tile: Tile) -> bool:
 def _tile_cost(spec: GemmSpec, tile: Tile, parts: int, fused: bool) -> float:
     """The estimated cycles of the whole product with these tiles, without memory access."""
     sums = tile.rows * tile.vectors * parts
-    # A vector multiply-add and two loads per cycle, a latency of four; vectors of rhs come from L2, factors
-    # from L1.
+    # One vector multiply-add and two loads per cycle, with a latency of four; vectors of rhs come from L2,
+    # factors from L1.
     step = max(sums * parts * (1 if fused else 2), (tile.rows + tile.vectors) * parts / 2, 4)
     step += 0.5 + tile.rows * parts / 32 + tile.vectors * parts / 8
     step *= 1 + _share_sets(spec, tile)
     last = 20 + 2 * sums
-    # Code grows with the tile: of equally good ones the small one.
+    # Code grows with the tile: among equally good tiles, the smaller one is chosen.
     return (
         math.ceil(spec.m / tile.rows)
         * math.ceil(spec.n / tile.columns)
@@ -126,16 +126,16 @@ def _tile_cost(spec: GemmSpec, tile: Tile, parts: int, fused: bool) -> float:
 
 @functools.lru_cache(maxsize=1024)
 def choose_tile(spec: GemmSpec, target: Target) -> Tile:
-    """The register tile with the least estimated time: it fits in registers and wastes little of m and n."""
+    """The register tile with the least estimated time."""
     return min(_tiles(spec, target), key=lambda found: found[0])[1]
 
 
 def _tiles(spec: GemmSpec, target: Target) -> Iterator[tuple[float, Tile]]:
-    """The tiles that fit in registers, each with its estimated time."""
+    """Yields the tiles that fit in registers, each with its estimated time in cycles."""
     parts = part_count(spec.accumulator)
     biased = spec.is_biased(target)
     widest = max(1, target.lanes(spec.accumulator))
-    # Scalars on integer or vector registers: more than a handful of sums is code size without speed.
+    # Without vectors, more than a few sums make code longer, but not faster.
     registers = target.registers if widest > 1 else 12
     lanes = widest
     while lanes >= 1:
@@ -159,17 +159,17 @@ def _tiles(spec: GemmSpec, target: Target) -> Iterator[tuple[float, Tile]]:
 
 
 def _blocks(total: int, most: int, multiple: int) -> int:
-    """The size of equal blocks of `total`: at most about `most`, and a multiple of `multiple` if there are
-    several.
+    """The size of equal blocks of `total`: at most about `most`, and a multiple of `multiple` if there is
+    more than one block.
     """
     count = max(1, -(-total // most))
     return total if count == 1 else min(total, ceil_to(-(-total // count), multiple))
 
 
 def plan_product(spec: GemmSpec, target: Target) -> GemmPlan:
-    """The plan for `spec` on `target`."""
+    """The plan of the product `spec` on `target`, by the first method that fits."""
     if min(spec.batch, spec.m, spec.n) < 1 or spec.k < 0:
-        message = f"matrix product of {spec.batch} x {spec.m} x {spec.n} x {spec.k}: nothing to compute"
+        message = f"matrix product of {spec.batch} x {spec.m} x {spec.n} x {spec.k}: the result is empty"
         raise AssertionError(message)
     if spec.panel:
         return _plan_row(spec, target) if spec.m == 1 else _plan_tiles(spec, target)
@@ -180,17 +180,19 @@ def plan_product(spec: GemmSpec, target: Target) -> GemmPlan:
 
 
 def _group(units: int, work: int, enough: int, limits: Limits) -> int:
-    """The number of units in a call: `enough` work, and not more calls than `limits.parts`."""
+    """The number of units in a call, so that it has at least `enough` work and there are at most
+    `limits.parts` calls. A unit has the work `work`.
+    """
     return max(-(-units // limits.parts), enough // max(1, work), 1)
 
 
 def _plan_narrow(spec: GemmSpec, target: Target) -> GemmPlan | None:
-    """The plan for a product whose rhs fits in registers, or with k = 0."""
+    """The plan of a product whose rhs fits in registers, or with k = 0; None for others."""
     lanes = fitting(target.lanes(spec.accumulator), spec.n)
     parts = part_count(spec.accumulator)
     vectors = piece_count(spec.n, lanes) * spec.k * parts
-    # Half the registers: the rest are for factors and sums. One lane means scalar code, which grows with
-    # every element.
+    # Rhs may take three quarters of the registers; the rest are for factors and sums. One lane means scalar
+    # code, which grows with every element.
     fits = vectors <= (min(24, target.registers * 3 // 4) if lanes > 1 else 16)
     turns = not spec.rhs_transposed or spec.n == spec.k == lanes
     if spec.k and not (fits and turns and spec.m > 1):
@@ -205,7 +207,7 @@ def _plan_narrow(spec: GemmSpec, target: Target) -> GemmPlan | None:
 
 
 def _plan_vector(spec: GemmSpec, target: Target) -> GemmPlan | None:
-    """The plan for a product with a vector; None for others."""
+    """The plan of a product of a matrix and a vector; None for others."""
     if spec.m > 1 and spec.n > 1:
         return None
     tall = spec.m > 1
@@ -215,11 +217,11 @@ def _plan_vector(spec: GemmSpec, target: Target) -> GemmPlan | None:
         along = True
     lanes = fitting(target.lanes(spec.accumulator), spec.k if along else length)
     chains = 2 if spec.k >= 2 * lanes else 1
-    # From afar a matrix comes fastest as it lies, one row behind the other.
+    # A matrix beyond L2 is read fastest in memory order, one row after the other.
     far = spec.numbers * length * spec.dtype.itemsize > target.caches.l2
     tile = Tile(1 if far else min(4, length), chains, lanes) if along else Tile(8, 1, lanes)
-    # A strip of sums is at most half of L1; columns are cut so that the pieces of their rows stay a few lines
-    # long.
+    # The sums of a unit take at most half of L1; blocks of columns keep a row of the block at least a few
+    # cache lines long.
     size = spec.accumulator.itemsize
     most = max(64, target.caches.l1 // 2 // size // 64 * 64)
     wanted = max(1, min(16, spec.batch * length * spec.k // target.limits.vector_work))
@@ -233,15 +235,17 @@ def _plan_vector(spec: GemmSpec, target: Target) -> GemmPlan | None:
 
 
 def _plan_folded(spec: GemmSpec, target: Target) -> GemmPlan | None:
-    """The plan for a product with so few columns that at least half of a vector would be unused."""
+    """The plan of a product with so few columns that at least half of a vector would be unused; None for
+    others.
+    """
     lanes, size = target.lanes(spec.accumulator), spec.accumulator.itemsize
-    rows = 8  # sums in flight: what hides the latency of two multiply-adds a cycle
+    rows = 8  # independent sums hide the latency of two multiply-adds per cycle
     steps = lanes >> (spec.n - 1).bit_length()
     packed = aligned(-(-spec.k // max(1, steps)) * lanes * size)
     fits = steps > 1 and spec.m >= rows and spec.k >= 2 * steps and packed <= target.caches.l2 // 4
     if not fits or spec.lhs_transposed or spec.accumulator.is_complex or target.launched:
         return None
-    # Each unit packs rhs: 64 times the rows that this takes as long as.
+    # Each unit packs rhs, so it has 64 times the rows whose computation takes as long as packing.
     high = ceil_to(max(64 * steps, target.limits.unit_work // 4 // (spec.n * spec.k)), rows)
     high = min(high, ceil_to(spec.m, rows))
     units = spec.batch * -(-spec.m // high)
@@ -252,15 +256,17 @@ def _plan_folded(spec: GemmSpec, target: Target) -> GemmPlan | None:
 
 
 def row_panel(spec: GemmSpec, target: Target) -> int:
-    """Columns of the panels in which a constant matrix is stored that one row is multiplied by: all sums of a
-    panel are in registers. 0 where no number of vectors divides the columns.
+    """The number of columns of a panel, for a constant matrix that one row is multiplied by: all sums of a
+    panel are in registers. 0 if no such number divides the columns.
     """
     lanes, most = target.lanes(spec.accumulator), target.registers // 4
     return next((v * lanes for v in range(most, most // 2, -1) if spec.n % (v * lanes) == 0), 0)
 
 
 def _plan_row(spec: GemmSpec, target: Target) -> GemmPlan:
-    """The plan of one row times a matrix in panels, which is read once, as it lies."""
+    """The plan of the product of one row and a matrix stored in panels, which is read once, in memory
+    order.
+    """
     lanes, size = target.lanes(spec.accumulator), spec.accumulator.itemsize
     panels = spec.n // spec.panel
     wanted = max(1, min(16, spec.n * spec.k // target.limits.vector_work))
@@ -273,31 +279,32 @@ def _plan_row(spec: GemmSpec, target: Target) -> GemmPlan:
 def _plan_tiles(
     spec: GemmSpec, target: Target, tile: Tile | None = None, packs: bool | None = None, wider: float = 1
 ) -> GemmPlan:
-    """The plan with tiles. Optional arguments override the estimates: the tile, whether rhs is packed, and
-    the width of blocks.
+    """The plan with micro-kernel tiles. Optional arguments override estimates: the tile, whether rhs is
+    packed, and the width of blocks as a factor.
     """
     tile = tile or choose_tile(spec, target)
     size = spec.accumulator.itemsize
     converts = spec.dtype is not spec.accumulator
     small = spec.m * spec.n * spec.k <= 128**3
-    # All of rhs stays in L2: read as it lies it is as fast as packed, and takes no scratch memory.
+    # All of rhs stays in L2: reading it unpacked is as fast as packed, and takes no scratch memory.
     near = spec.n * spec.k * size <= target.caches.l2 // 4
     reused = spec.m >= 4 * tile.rows
     past = rows_read_past(spec, tile)
     short = past and (past > MOST_PAST or spec.k < LEAST_READ or spec.accumulator.is_complex)
     pack_rhs = converts or spec.rhs_transposed or bool(short or past and not (small or near))
     pack_rhs = pack_rhs or (packs if packs is not None else reused and not (small or near))
-    # Rows of lhs are read as they lie, transposed or not: copying a tile costs more than it saves.
+    # Rows of lhs are read unpacked, transposed or not: packing a tile costs more than it saves.
     pack_lhs = converts
-    # Every block of k reads and writes the sums again, which weighs more the more rows there are. Few rows
-    # want small blocks: one is packed, and its successor fetched, beside little arithmetic.
+    # Every block of k reads and writes the sums again, which costs more the more rows there are. Few rows are
+    # faster with small blocks: one is packed, and the next one prefetched, during little arithmetic.
     most = 512 if spec.m >= 512 and not spec.lhs_transposed else 256
-    # What is packed of a small product is at most a block as well: scratch memory counts.
+    # In a small product, too, at most a block is packed, to save scratch memory.
     whole = small and spec.k <= 2 * most or (small or near) and not pack_rhs
     depth = spec.k if whole else _blocks(spec.k, most * 4 // min(size, 8), max(8, tile.lanes))
     fitting = target.caches.l2 // 4 // (depth * size) // tile.columns
     if not (whole or pack_rhs or spec.panel or target.launched):
-        # Blocks of few rows of rhs, which lie far apart: prefetchers follow them, and few pages are in use.
+        # Unpacked rows of rhs are far apart. With few rows per block, prefetchers can follow them, and few
+        # pages are in use.
         depth = _blocks(spec.k, 16, 8)
         fitting = max(1, 512 // tile.columns)
     columns = max(1, min(int(fitting * wider), -(-spec.n // tile.columns)))
@@ -320,24 +327,25 @@ def _plan_tiles(
 
 
 MOST_PAST, LEAST_READ = 3, 8
-"""Last rows of rhs that are read by themselves, and rows of one that has such."""
+"""The highest number of last rows of rhs for which a tile would read past its end, and the least k with such
+rows; otherwise rhs is packed.
+"""
 
 
 def rows_read_past(spec: GemmSpec, tile: Tile) -> int:
-    """For how many of the last rows of rhs a tile that is wider than rhs would read past its end."""
+    """The number of last rows of rhs for which a tile that is wider than rhs would read past its end."""
     return -(-tile.columns // spec.n) - 1
 
 
 def _units(spec: GemmSpec, tile: Tile, most_columns: int, pack_rhs: bool, limits: Limits) -> tuple[int, int]:
-    """(columns, rows) of a unit: whole tiles, enough work, and at least eight units in a long product."""
+    """(columns, rows) of a unit: whole tiles with enough work, and at least eight units in a long product."""
     work = spec.m * spec.n * spec.k * spec.batch
     wanted = max(1, min(8, work // limits.unit_work), min(limits.parts, work >> 27))
     panels, stripes = -(-spec.n // tile.columns), -(-spec.m // tile.rows)
     columns = min(panels, most_columns // tile.columns)
     rows = stripes
     while -(-panels // columns) * -(-stripes // rows) * spec.batch < wanted:
-        # A packed block of rhs wants many rows to use it; an unpacked one costs nothing more when rows are
-        # cut.
+        # Many rows should use a packed block of rhs; an unpacked one costs nothing more if rows are divided.
         long = rows * tile.rows > (512 if pack_rhs else tile.rows)
         if columns > 1 and (pack_rhs or rows == 1) and not (long and columns * tile.columns <= 256):
             columns = -(-columns // 2)
@@ -350,7 +358,9 @@ def _units(spec: GemmSpec, tile: Tile, most_columns: int, pack_rhs: bool, limits
 
 @dataclass(frozen=True, slots=True)
 class DotPlan(Plan):
-    """A dot by the matrix multiplication emitter, with elementwise ops where its results are stored."""
+    """The plan of a dot by the matrix product emitter, with elementwise ops on its result. `hero` is the name
+    of the dot.
+    """
 
     hero: str
     product: GemmSpec
@@ -358,17 +368,17 @@ class DotPlan(Plan):
 
 
 COLUMN = 16
-"""Elements of a column of which functions are computed in a kernel of their own."""
+"""The least number of elements of a column whose functions are computed in another kernel."""
 
 
 @dataclass(frozen=True, slots=True)
 class DotKind(Kind):
-    """One canonical dot, [batch, m, k] x [batch, k, n], with elementwise ops at its result's linear index.
+    """A canonical dot, [batch, m, k] x [batch, k, n], with elementwise ops at the linear index of its result.
 
-    `sizes`: batch, m, n, k, whether the left operand is stored as [batch, k, m], and the right one as [batch,
-    n, k]. `batch` is 1 for a dot of matrices. The operands of the hero are parameters of the kernel. The
-    right one may be stored in panels, [n / panel, k, panel], or in panels of words of short numbers, [n /
-    panel, k / word, panel, word]; the left one then is [m, k / word, word].
+    `sizes`: batch, m, n, k, whether the left operand is stored as [batch, k, m], and whether the right one is
+    stored as [batch, n, k]. `batch` is 1 for a dot of matrices. The operands of the hero are parameters of
+    the kernel. The right one may be stored in panels, [n / panel, k, panel], or in panels of words of short
+    numbers, [n / panel, k / word, panel, word]; then the left one is [m, k / word, word].
     """
 
     sizes: tuple[int, int, int, int, bool, bool]
@@ -387,32 +397,34 @@ class DotKind(Kind):
 
     @classmethod
     def form(cls, inst: Instruction, limits: Limits) -> Form | None:
-        """A dot in canonical form, also one of packed panels, is the hero of a kernel of its own."""
+        """The form of a kernel with this dot as its hero, if the dot is canonical or reads panels; else
+        None.
+        """
         return (cls, inst.id) if dot_sizes(inst) or panel_sizes(inst) else None
 
     @classmethod
     def why_not_followed(cls, hero: Instruction, members: Iterable[Instruction]) -> str | None:
-        """A product with one column computes its elements one by one, so functions of them would be slower in
-        its kernel.
+        """The reason why functions of the result are not in the kernel: a product with one column computes
+        its elements one by one, which would make them slower.
         """
         sizes = dot_sizes(hero)
         if sizes is None or sizes[2] > 1 or sizes[1] < COLUMN or not any(map(is_costly, members)):
             return None
-        return "functions of a column are computed side by side, and its numbers one by one"
+        return "functions of a column are computed in vectors, but its elements one by one"
 
     @classmethod
     def why_not_joined(cls, inst: Instruction, limits: Limits) -> str:
-        """Any other dot is a kernel of its own, too."""
+        """The reason why a dot that is no hero is not in another kernel."""
         return "a dot is a kernel of its own"
 
     @classmethod
     def why_not_operand(cls, user: Instruction, numbers: Sequence[int], inst: Instruction) -> str:
-        """Operands are read many times, so they are not computed in the kernel."""
-        return "operands of a dot are read many times and packed as they lie"
+        """The reason why an operand is not computed in the kernel."""
+        return "operands of a dot are read many times, in memory order"
 
     @classmethod
     def match(cls, body: KernelBody, limits: Limits) -> DotKind | None:
-        """The kernel, if it has one dot, of parameters, and work on its result element by element."""
+        """The kernel, if it has one dot, of parameters, and elementwise ops on its result."""
         dots = [i for i in body.order if isinstance(i.op, Dot)]
         hero, inside = dots[0], set(body.order)
         if len(dots) != 1 or not body.uniform or elements(hero.shape) != elements(body.roots[0].shape):
@@ -423,12 +435,14 @@ class DotKind(Kind):
         return cls(sizes, hero)
 
     def served(self, computation: Computation, target: Target) -> Kind:
-        """The multiplication emitter takes numbers of one type; other products, and empty ones, are loops."""
+        """This kind, if the matrix product emitter supports the element types and the result is not empty;
+        else a loop.
+        """
         left, right, result = (shape_of(i).dtype for i in (*self.hero.operands, self.hero))
         small_integer = result.is_integer and result.bits < 8
         known = left is right and not left.is_pred and not small_integer and not result.is_pred
         by_blocks = target.local_bytes > 0 and self.sizes[3] > 0
-        if dot_sizes(self.hero) is None:  # panels, which are read as they lie
+        if dot_sizes(self.hero) is None:  # the right operand is stored in panels
             spec, rhs = self._in_panels(target), shape_of(self.hero.operands[1])
             words = rhs.rank == 4 and spec.word == rhs.dims[3] and not spec.missing
             plain = rhs.rank == 3 and left is result is accumulation_type(result) and result.is_float
@@ -438,7 +452,7 @@ class DotKind(Kind):
         return LoopKind(shape_of(self.hero).dims, (self.hero,))
 
     def plan(self, task: KernelTask, target: Target) -> DotPlan:
-        """One phase, over the calls of the multiplication's plan."""
+        """Plans one phase, over the calls of the product's plan."""
         left, result = shape_of(self.hero.operands[0]).dtype, shape_of(self.hero).dtype
         plain = GemmSpec(left, result, *self.sizes, positive=is_positive(self.hero))
         if dot_sizes(self.hero) is None:
@@ -455,7 +469,7 @@ class DotKind(Kind):
         return self._planned(task, spec, cut)
 
     def _in_panels(self, target: Target) -> GemmSpec:
-        """The product if rhs is stored in panels."""
+        """The parameters of the product for a rhs that is stored in panels."""
         left, right, result = (shape_of(i) for i in (*self.hero.operands, self.hero))
         plain = GemmSpec(left.dtype, result.dtype, *self.sizes, positive=is_positive(self.hero))
         return replace(plain.by_words(target) if right.rank == 4 else plain, panel=right.dims[2])
@@ -465,10 +479,10 @@ class DotKind(Kind):
         return DotPlan(self.hero.name, spec, cut, phases=(phase,), scratch_bytes=cut.scratch_bytes)
 
     def variants(self, task: KernelTask, target: Target) -> Iterator[DotPlan]:
-        """Products by tiles: other tiles, steps of k per iteration, packing and blocks.
+        """Plans of products by tiles, with other tiles, steps of k per iteration, packing and blocks.
 
-        A sum is taken along k and starts again with every block of k, except for whole tiles that are added
-        directly to the result; then the edges of tiles matter, too.
+        All give the same bits: a sum is taken along k, and begins anew with every block of k, except for
+        whole tiles that are added directly to the result; then the edges of tiles matter, too.
         """
         plan = self.plan(task, target)
         spec, cut = plan.product, plan.cut
@@ -488,16 +502,16 @@ class DotKind(Kind):
 
 
 def is_positive(hero: Instruction) -> bool:
-    """Whether it is known that the first operand of a product, of signed bytes, has none below 0."""
+    """Whether the first operand of a product, of signed bytes, is known to have no negative element."""
     return hero.extra.backend_config == NEVER_NEGATIVE and shape_of(hero.operands[0]).dtype is S8
 
 
 MOST_TILES = 6
-"""Of the tiles that a machine may try."""
+"""The number of tiles that tuning tries."""
 
 
 def _sums_alike(spec: GemmSpec, one: GemmPlan, other: GemmPlan, straight: bool) -> bool:
-    """Whether two plans with tiles give the same bits; `straight`: no ops follow the product."""
+    """Whether two plans with tiles give the same bits. `straight`: no ops follow the product."""
     if spec.accumulator.is_integer:
         return True
     if one.depth != other.depth:

@@ -1,10 +1,10 @@
-"""Fourier transforms: which are supported, and how they are cut: axes into stages, lines into pieces, scratch
-memory into tables and buffers.
+"""Plans of Fourier transforms: the stages of each axis, the lines of each piece, and tables and buffers in
+scratch memory.
 
 A line of n = r1 * r2 * ... values is transformed in stages (Stockham's form, which needs no reordering). A
 stage of radix r at stride s reads x[q + s * (p + m * k)] for k < r, with r * m * s = n * width and q < s, p <
-m, and writes y[q + s * (r * p + j)] for j < r. Along an axis that is not the minor one a line consists of
-`width` neighbouring columns: the first stride is the width.
+m, and writes y[q + s * (r * p + j)] for j < r. Along an axis that is not the minor one, a line consists of
+`width` adjacent columns: the first stride is the width.
 """
 
 from __future__ import annotations
@@ -22,11 +22,13 @@ from axla.kernels.plan import KernelTask, Phase, Plan, lines_per_piece
 from axla.target.machine import Limits, Target, aligned
 
 RADICES = (4, 2, 3, 5, 7, 11, 13)
-"""The factors that lengths may have, in the order in which they are taken."""
+"""The prime factors that lengths may have, and 4, in the order in which stages use them."""
 
 
 def factors(length: int) -> list[int] | None:
-    """The radices of a length, the small powers of two first; None where a factor has no butterfly."""
+    """The radices whose product is `length`, in the order of RADICES; None if another prime factor is
+    left.
+    """
     found: list[int] = []
     for radix in RADICES:
         while length and length % radix == 0:
@@ -36,27 +38,29 @@ def factors(length: int) -> list[int] | None:
 
 
 def transformed_lengths(kind: str, lengths: tuple[int, ...]) -> list[int]:
-    """The lengths of the complex transforms that are computed: real lines of even length count half."""
+    """The lengths of the complex transforms that are computed: a real line of even length is transformed as a
+    complex one of half the length.
+    """
     last = lengths[-1] // 2 if kind in ("RFFT", "IRFFT") and lengths[-1] % 2 == 0 else lengths[-1]
     return [*lengths[:-1], last]
 
 
 COLUMNS = 32
-"""Columns that are transformed together."""
+"""The highest number of columns that are transformed together."""
 STAGE_COST = 4
-"""Element operations of a stage for each of its values."""
+"""The estimated operations of a stage for each of its values."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """A stage of a Fourier transform: radix, stride, and the offset of its factors exp(-2 pi i j p / (radix *
-    count)) in the table.
+    """A stage of a Fourier transform: its radix, its stride, and the offset in the table of its factors
+    exp(-2 pi i j p / (radix * count)).
     """
 
     radix: int
     stride: int
-    count: int  # m: values of p
-    table: int  # of j = 1, p = 0; each j has `count`; bytes, of the real parts
+    count: int  # the m of the module's description: the number of values of p
+    table: int  # byte offset of the real parts for j = 1, p = 0; each j has `count` factors
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +68,11 @@ class FftAxis:
     """The transform of one axis of an array [outer, length, inner]."""
 
     kind: str  # complex, real (to complex), half (complex to real)
-    length: int  # of the transform as it is seen
+    length: int  # of the real or complex transform
     outer: int
     inner: int
     width: int  # columns of a step
-    stages: tuple[Stage, ...]  # of the complex transform that is done
+    stages: tuple[Stage, ...]  # of the complex transform that is computed
     ends: Stage | None  # the factors of a real transform of even length
     per_piece: int
 
@@ -89,19 +93,21 @@ class FftAxis:
 
     @property
     def pieces(self) -> int:
-        """The number of pieces that threads take, `per_piece` steps each."""
+        """The number of pieces that threads take: `per_piece` steps each."""
         return -(-self.steps // self.per_piece)
 
 
 @dataclass(frozen=True, slots=True)
 class FftPlan(Plan):
-    """A whole transform: its axes in order and its tables. Offsets are bytes of scratch memory."""
+    """The plan of a whole transform: its axes in order, and its tables. Offsets are in bytes of scratch
+    memory.
+    """
 
-    dtype: DType  # of the parts
+    dtype: DType  # of real and imaginary parts
     inverse: bool
     axes: tuple[FftAxis, ...]
-    middle: int  # where the array between the axes of a complex-to-real transform is
-    buffers: int  # where the buffers of the pieces begin
+    middle: int  # offset of the array between the axes of a complex-to-real transform
+    buffers: int  # offset of the first buffer of the pieces
     scale: float
 
     def plane_bytes(self, axis: FftAxis) -> int:
@@ -109,12 +115,12 @@ class FftPlan(Plan):
         return aligned(axis.points * axis.width * self.dtype.itemsize)
 
     def piece_bytes(self, axis: FftAxis) -> int:
-        """Two buffers of two planes."""
+        """The bytes of two buffers, each with a plane for the real and one for the imaginary parts."""
         return 4 * self.plane_bytes(axis)
 
 
 class FftKind(HeroKind):
-    """A Fourier transform of a parameter, with lengths whose factors have butterflies."""
+    """A Fourier transform of a parameter whose lengths have only factors in RADICES."""
 
     name = "fft"
     heroes = (Fft,)
@@ -125,10 +131,10 @@ class FftKind(HeroKind):
         return f"fft of {self.hero.operands[0].shape}"
 
     def plan(self, task: KernelTask, target: Target) -> FftPlan:
-        """Plans one transform after the other: the last axis first, but last where the result is real."""
+        """Plans one axis after the other: the last one first, or last if the result is real."""
         op, operand, result = op_of(self.hero, Fft), shape_of(self.hero.operands[0]), shape_of(self.hero)
         lengths, rank = op.fft_length, len(op.fft_length)
-        # The array that the axes before the last one see: the complex one.
+        # The array that the axes before the last one transform, which is complex.
         whole = operand if operand.dtype.is_complex else result
         dtype, dims = whole.dtype.real, whole.dims
         tables = _Tables(dtype.itemsize)
@@ -143,7 +149,7 @@ class FftKind(HeroKind):
             outer = prod(dims[:d])
             axes.append(_axis(tables, kind or "complex", lengths[number], outer, inner, target.limits))
         if op.fft_type is not FftType.IRFFT:
-            axes.reverse()  # the last axis first: it alone reads the operand
+            axes.reverse()  # the last axis comes first, as it alone reads the operand
         return _placed(task.name, axes, tables, dtype, op, prod(dims))
 
 
@@ -178,7 +184,7 @@ def _axis(tables: _Tables, kind: str, length: int, outer: int, inner: int, limit
     halves = kind != "complex" and length % 2 == 0
     points = length // 2 if halves else length
     stages = tables.stages(points, width)
-    # exp(-2 pi i k / length) for k < points: what a stage of radix 2 has.
+    # exp(-2 pi i k / length) for k < points: the factors of a stage of radix 2.
     ends = tables.stage(2, 1, points) if halves else None
     steps = outer * -(-inner // width)
     cost = points * width * (len(stages) + 2) * STAGE_COST
@@ -187,7 +193,7 @@ def _axis(tables: _Tables, kind: str, length: int, outer: int, inner: int, limit
 
 
 def _placed(name: str, axes: list[FftAxis], tables: _Tables, dtype: DType, op: Fft, size: int) -> FftPlan:
-    """The plan with offsets in scratch memory: for tables, the array between axes, and buffers."""
+    """The plan with offsets in scratch memory for tables, the array between axes, and buffers."""
     inverse = op.fft_type in (FftType.IFFT, FftType.IRFFT)
     middle = buffers = aligned(tables.size)
     if op.fft_type is FftType.IRFFT and len(axes) > 1:

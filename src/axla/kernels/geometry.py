@@ -1,4 +1,4 @@
-"""Shapes of reductions, transposes and broadcasts in a reduced form.
+"""Simplified shapes of reductions, transposes and broadcasts.
 
 Dimensions of size 1 are dropped, and adjacent dimensions that are treated alike are merged.
 """
@@ -16,10 +16,8 @@ from axla.ir.typed import op_of, shape_of
 
 @dataclass(frozen=True, slots=True)
 class ReduceGeometry:
-    """A reduce over [outer, reduced, inner]; None from `reduce_geometry` where the reduced dimensions are not
-    neighbours.
-
-    `split` is the number of leading dimensions of the operand that are `outer`.
+    """A reduce over the middle dimension of [outer, reduced, inner]. `split` is the number of leading
+    dimensions of the operand that `outer` stands for.
     """
 
     outer: int
@@ -39,7 +37,9 @@ class ReduceGeometry:
 
 
 def reduce_geometry(reduce: Instruction) -> ReduceGeometry | None:
-    """The sizes outside, within and inside of the reduced dimensions; None where these are not adjacent."""
+    """The geometry of a reduce: the products of the sizes before, among and after the reduced dimensions;
+    None if those are not adjacent.
+    """
     shape = shape_of(reduce.operands[0])
     reduced = frozenset(op_of(reduce, Reduce).dimensions)
     sizes = [1, 1, 1]
@@ -62,12 +62,12 @@ def reduce_geometry(reduce: Instruction) -> ReduceGeometry | None:
 
 
 def collapsed_transpose(transpose: Instruction) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """(input dims, permutation) of the smallest equivalent transpose; ((n,), (0,)) where nothing moves."""
+    """(input dims, permutation) of the smallest equivalent transpose; ((n,), (0,)) if no element moves."""
     shape = shape_of(transpose.operands[0])
     dims = shape.dims
     order = [d for d in op_of(transpose, Transpose).dimensions if dims[d] != 1]
     rank = {d: number for number, d in enumerate(sorted(order))}
-    groups: list[list[int]] = []  # in output order, of neighbours that stay neighbours
+    groups: list[list[int]] = []  # dimensions that stay adjacent, in the order of the output
     for d in order:
         if groups and rank[d] == rank[groups[-1][-1]] + 1:
             groups[-1].append(d)
@@ -80,13 +80,13 @@ def collapsed_transpose(transpose: Instruction) -> tuple[tuple[int, ...], tuple[
 
 
 def moves_minor(permutation: Sequence[int]) -> bool:
-    """Whether the minor dimension changes."""
+    """Whether a permutation changes which dimension is the minor one."""
     return bool(permutation) and permutation[-1] != len(permutation) - 1
 
 
 def is_leading_broadcast(broadcast: Instruction) -> bool:
-    """Whether the operand's dimensions are the leading ones of the result, in order: each element is repeated
-    contiguously.
+    """Whether the operand's dimensions are the leading ones of the result, in order, so that each element is
+    repeated contiguously.
     """
     op = op_of(broadcast, Broadcast)
     source = shape_of(broadcast.operands[0])
@@ -95,8 +95,8 @@ def is_leading_broadcast(broadcast: Instruction) -> bool:
 
 
 def row_space(inst: Instruction) -> tuple[int, int]:
-    """(rows, columns) of a reduce with a value per row, a broadcast that repeats one, or a concatenation of
-    columns; (0, 0) for others.
+    """(rows, columns) of a reduce with one value per row, a broadcast that repeats one value per row, or a
+    concatenation of columns; (0, 0) for other instructions.
     """
     if isinstance(inst.op, Reduce):
         geometry = reduce_geometry(inst)

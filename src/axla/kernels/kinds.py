@@ -1,4 +1,4 @@
-"""All kernel kinds, and the choice of the kind for a kernel, which fusion and code generation share."""
+"""The list of all kernel kinds, and the choice of a kernel's kind, which fusion and code generation share."""
 
 from __future__ import annotations
 
@@ -36,37 +36,35 @@ OWN = (
     "transpose:TransposeKind",
     "loop:LoopKind",
 )
-"""axla's kinds, by the files of this package, in the order in which they are asked."""
+"""axla's kinds as file:class, in the order in which they are tried."""
 
 
 def register(kind: type[Kind]) -> None:
-    """Adds a kind, which takes precedence over all others. InvalidArgument for an incomplete one, and for a
-    name or a class of plans that is already used.
+    """Adds a kind, which is tried before all others. InvalidArgument if it is incomplete, or its name or its
+    class of plans is already used.
 
-    Programs compiled from then on may use it, and are not taken from the program cache.
+    Later compilations may use the kind, and do not read or write the program cache.
     """
     ADDED.insert(0, checked(kind, kinds()))
     _forget()
 
 
 def checked(kind: Any, others: Iterable[type[Kind]]) -> type[Kind]:
-    """Checks a kind from another package; InvalidArgument where it is invalid or conflicts with the
+    """Returns a kind from another package; InvalidArgument if it is incomplete, or conflicts with the
     others.
     """
     if not isinstance(kind, type) or not issubclass(kind, Kind):
-        raise InvalidArgument(f"register: wanted a class of Kind, found {kind!r}")
+        raise InvalidArgument(f"register: a subclass of Kind is wanted, found {kind!r}")
     what = f"register: {kind.__module__}.{kind.__qualname__}"
     if not kind.name or not all(isinstance(op, type) and issubclass(op, Op) for op in kind.heroes):
-        raise InvalidArgument(
-            f"{what}: wanted a kind with a name and with ops as heroes, found {kind.heroes}"
-        )
+        raise InvalidArgument(f"{what}: it needs a name, and classes of ops as heroes, found {kind.heroes}")
     if any(kind.name == other.name for other in others):
         raise InvalidArgument(f"{what}: a kind named '{kind.name}' exists already")
     if kind.planned is None:
         needs = ("match", "served")
     else:
         if not is_dataclass(kind.planned) or any(kind.planned is other.planned for other in others):
-            raise InvalidArgument(f"{what}: it needs a class of plans of its own, found {kind.planned}")
+            raise InvalidArgument(f"{what}: `planned` must be a dataclass of its own, found {kind.planned}")
         needs = ("match", "plan") if kind.emission else ("match", "plan", "emit")
     for name in needs:
         if getattr_static(kind, name) is vars(Kind)[name]:
@@ -75,7 +73,7 @@ def checked(kind: Any, others: Iterable[type[Kind]]) -> type[Kind]:
 
 
 def unregister(kind: type[Kind]) -> None:
-    """Removes a registered kind; InvalidArgument where it was not registered."""
+    """Removes a registered kind; InvalidArgument if it was not registered."""
     if kind not in ADDED:
         raise InvalidArgument(f"unregister: {kind!r} was not registered")
     ADDED.remove(kind)
@@ -84,13 +82,15 @@ def unregister(kind: type[Kind]) -> None:
 
 @cache
 def kinds() -> tuple[type[Kind], ...]:
-    """All kinds, in order of precedence."""
+    """All kinds, in the order in which they are tried."""
     return (*ADDED, *installed(), *own())
 
 
 @cache
 def installed() -> tuple[type[Kind], ...]:
-    """The kinds of installed packages, which are loaded now. A warning names one that cannot be used."""
+    """The kinds of installed packages, which this call loads. A kind that cannot be used is left out with a
+    warning.
+    """
     found: list[type[Kind]] = []
     for name, entry in plugins.installed(ENTRY_POINTS).items():
         try:
@@ -102,19 +102,19 @@ def installed() -> tuple[type[Kind], ...]:
 
 
 def own() -> tuple[type[Kind], ...]:
-    """axla's kinds."""
+    """The kinds that are part of axla."""
     return tuple(resolve_name(f"axla.kernels.{place}") for place in OWN)
 
 
 @cache
 def kinds_of(op: type[Op]) -> tuple[type[Kind], ...]:
-    """The kinds that have an op as hero."""
+    """The kinds that have this op among their heroes."""
     return tuple(kind for kind in kinds() if op in kind.heroes)
 
 
 @cache
 def kind_planned_as(plan: type[Plan]) -> type[Kind]:
-    """The kind that has this class of plans."""
+    """The kind whose plans have this class."""
     return next(kind for kind in kinds() if kind.planned is plan)
 
 
@@ -124,7 +124,7 @@ def _forget() -> None:
 
 
 def hero_form(inst: Instruction, limits: Limits) -> Form | None:
-    """The form of the kernel that has this instruction as hero; None for an ordinary op."""
+    """The form of a kernel with this instruction as its hero; None if no kind has it as a hero."""
     for kind in kinds_of(type(inst.op)):
         form = kind.form(inst, limits)
         if form is not None:
@@ -133,7 +133,7 @@ def hero_form(inst: Instruction, limits: Limits) -> Form | None:
 
 
 def kernel_kind(kernel: Instruction | Computation, limits: Limits) -> Kind:
-    """The kind of an unfused instruction, a fusion, or a fused computation."""
+    """The kind of the kernel that an unfused instruction, a fusion or a fused computation becomes."""
     called = kernel.op.computations() if isinstance(kernel, Instruction) and kernel.opcode == "fusion" else ()
     [kernel] = called or [kernel]
     if isinstance(kernel, Computation):
@@ -145,4 +145,4 @@ def _kind_of(body: KernelBody, limits: Limits) -> Kind:
     ops = {type(inst.op) for inst in body.order}
     asked = (kind for kind in kinds() if not kind.heroes or not ops.isdisjoint(kind.heroes))
     found = (kind.match(body, limits) for kind in asked)
-    return next(kernel for kernel in found if kernel is not None)  # a loop, if nothing else
+    return next(kernel for kernel in found if kernel is not None)  # LoopKind matches if no other kind does

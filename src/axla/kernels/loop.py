@@ -1,8 +1,8 @@
-"""Loops: every root is computed element by element over one index space. Copies are loops too, and so is each
-operand of a concatenation, over the elements that it contributes.
+"""Plans of loops: every root is computed element by element over one index space. Copies are loops too, and
+so is each operand of a concatenation, over its own elements.
 
-The index space is collapsed as far as the kernel's broadcasts allow, so that lanes run along the longest
-contiguous stretch.
+Dimensions of the index space are merged as far as the kernel's broadcasts allow, so that lanes run along the
+longest contiguous range.
 """
 
 from __future__ import annotations
@@ -26,15 +26,16 @@ from axla.kernels.plan import SHORT_ROW, KernelTask, Phase, Plan, Space, cut, wi
 from axla.target.machine import Limits, Target
 
 FEW_VECTORS, SMALL_VECTOR = 4, 32
-"""Vectors of a whole array up to which they have at most so many bytes: the next kernel reads sooner what was
-just stored, where the machine stores longer ones in halves.
+"""Arrays of at most FEW_VECTORS vectors use vectors of at most SMALL_VECTOR bytes: on machines that store
+longer ones in halves, the next kernel can then read sooner what was just stored.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class LoopPlan(Plan):
-    """Every root is computed element by element; `dims` are the sizes of the space before it was cut.
-    `by_rows`: the minor dimension is short; the space is that of rows, which lanes compute whole.
+    """The plan of a loop that computes every root element by element. `dims` are the sizes of the index space
+    before it was divided. `by_rows`: the minor dimension is short; steps are rows, which a lane computes as a
+    whole.
     """
 
     dims: tuple[int, ...]
@@ -43,18 +44,18 @@ class LoopPlan(Plan):
 
     @property
     def blocks(self) -> tuple[int, int] | None:
-        """The number of blocks and the elements of each; None where the space is cut by
-        rows or dimensions.
+        """The number of blocks, and of elements in each; None if the space is divided by rows or
+        dimensions.
         """
         return None if self.space.outer or self.by_rows else (self.space.blocks, self.space.block)
 
 
 @dataclass(frozen=True, slots=True)
 class LoopKind(Kind):
-    """All roots have `dims` elements (up to reshapes) and are computed element by element.
+    """A kernel whose roots all have `dims` elements (up to reshapes) and are computed element by element.
 
-    `inner`: the reduces and dots inside, which every element computes by a loop of its own (short ones, and
-    those that no other kind takes).
+    `inner`: its reduces and dots, each of which is a loop within every element: short ones, and those that no
+    other kind takes.
     """
 
     dims: tuple[int, ...]
@@ -72,7 +73,7 @@ class LoopKind(Kind):
 
     @classmethod
     def match(cls, body: KernelBody, limits: Limits) -> LoopKind:
-        """The kernel, which any is whose roots are of one size; InternalError for others."""
+        """The kernel, for any body with roots of the same size; InternalError for others."""
         if not body.uniform:
             found = ", ".join(r.shape.to_string(layout=False) for r in body.roots)
             raise InternalError(f"no kernel has the roots {found}: their sizes differ")
@@ -81,17 +82,17 @@ class LoopKind(Kind):
 
     @classmethod
     def why_not_operand(cls, user: Instruction, numbers: Sequence[int], inst: Instruction) -> str | None:
-        """The reason why an operand may not be computed inside a loop: every element would compute it
-        again.
+        """The reason why an operand is not computed within a loop, where every element would compute it
+        again; None if it is.
         """
         if isinstance(user.op, hlo.ReduceWindow) and 0 in numbers and _overlaps(user.op.window):
-            return "elements are in several places of a window"
+            return "an element is read at several window positions"
         if isinstance(user.op, hlo.Gather) and 1 in numbers and is_costly(inst):
             return "indices of a gather are read for every element"
         return None
 
     def plan(self, task: KernelTask, target: Target) -> LoopPlan:
-        """Cuts the space of elements, or that of rows where a lane computes short rows whole."""
+        """Divides the space of elements, or the space of rows if a lane computes short rows as a whole."""
         columns = self._columns(task, target.limits)
         if not columns:
             space, phase = loop_space(task, self.dims, target, self.inner)
@@ -102,7 +103,9 @@ class LoopKind(Kind):
         return LoopPlan((rows, columns), space, by_rows=True, phases=(phase,))
 
     def variants(self, task: KernelTask, target: Target) -> Iterator[LoopPlan]:
-        """More or fewer lanes; twice those of a register give two chains of operations."""
+        """Plans with half and with twice the lanes; twice the lanes of a register give two chains of
+        operations.
+        """
         plan = self.plan(task, target)
         space = plan.space
         for lanes in (space.lanes // 2, 2 * space.lanes):
@@ -111,8 +114,8 @@ class LoopKind(Kind):
                 yield replace(plan, space=replace(space, lanes=lanes))
 
     def _columns(self, task: KernelTask, limits: Limits) -> int:
-        """The length of rows that are short enough for a lane to compute them whole, if all columns read a
-        value per row; else 0.
+        """The length of rows that are short enough for a lane to compute them as a whole, if a value per row
+        is read by all its columns; else 0.
         """
         size, body = prod(self.dims), task.computation.instructions
         for inst in body:
@@ -123,11 +126,11 @@ class LoopKind(Kind):
 
 
 LOOP: Form = (LoopKind,)
-"""The form of a kernel in the making that has no hero yet."""
+"""The form of a kernel that has no hero so far."""
 
 
 def _overlaps(window: Window) -> bool:
-    """Whether adjacent positions of a window cover common elements."""
+    """Whether adjacent positions of a window read common elements."""
     reaches = zip(window.dilated_size, window.stride, window.base_dilation, strict=True)
     return any(reach > stride or base > 1 for reach, stride, base in reaches)
 
@@ -135,7 +138,9 @@ def _overlaps(window: Window) -> bool:
 def loop_space(
     task: KernelTask, dims: Sequence[int], target: Target, inner: Sequence[Instruction] = ()
 ) -> tuple[Space, Phase]:
-    """The space of a loop over `dims`, and the phase that runs it; elements have the loops `inner` inside."""
+    """The space of a loop over `dims`, and the phase that runs it. `inner` are the loops within each
+    element.
+    """
     merge, cost = mergeable(task.computation, dims), task.cost(target)
     together = in_a_row(task.computation, target)
     if prod(dims) <= FEW_VECTORS * together and not any(map(is_costly, task.computation.instructions)):
@@ -146,9 +151,9 @@ def loop_space(
 
 
 def in_a_row(computation: Computation, target: Target, reduces: int = 0, single: int = 0) -> int:
-    """The number of adjacent elements that a thread computes at once: more than the lanes only if the
-    elements that it reads are adjacent too. `reduces`: the number of reductions in the kernel; `single`: up
-    to this number of elements, they are computed one by one.
+    """The number of adjacent elements that a thread computes at once: more than the lanes only if all
+    elements that it reads are adjacent too. `reduces`: the number of reductions that the kernel computes by
+    rows; `single`: arrays of at most this size are ignored.
     """
     plain = all(_keeps_rows(inst) for inst in computation.instructions)
     apart = sum(isinstance(inst.op, hlo.Reduce) for inst in computation.instructions)
@@ -157,7 +162,7 @@ def in_a_row(computation: Computation, target: Target, reduces: int = 0, single:
 
 
 def _keeps_rows(inst: Instruction) -> bool:
-    """Whether adjacent elements are computed from adjacent elements, or from a single one."""
+    """Whether adjacent elements are computed from adjacent elements, or from a single element."""
     op = inst.op
     if isinstance(op, hlo.Broadcast):
         return list(op.dimensions) == sorted(op.dimensions)
@@ -176,7 +181,7 @@ def _inner_cost(inst: Instruction) -> int:
 
 def mergeable(computation: Computation, dims: Sequence[int]) -> list[bool]:
     """For each pair of adjacent dimensions of `dims`: whether accesses stay simple if both are merged. A
-    dimension of size 1 behaves like the one before it.
+    dimension of size 1 counts as the one before it.
     """
     dims = tuple(dims)
     first = [max((k for k in range(d + 1) if dims[k] != 1), default=0) for d in range(len(dims))]
@@ -191,7 +196,8 @@ def mergeable(computation: Computation, dims: Sequence[int]) -> list[bool]:
     return found
 
 
-# Each of these: whether dimensions a and b of the result, between which all have size 1, merge.
+# Each of these functions returns whether dimensions a and b of the result can be merged; those between them
+# have size 1.
 
 
 def _broadcast_merges(inst: Instruction[hlo.Broadcast], a: int, b: int) -> bool:
@@ -241,23 +247,25 @@ _MERGE: dict[str, Callable[[Instruction[Any], int, int], bool]] = {
 
 
 class CopyKind(HeroKind):
-    """A copy of operand 0."""
+    """A kernel that copies its operand; it is planned as a loop."""
 
     name = "copy"
     heroes = (hlo.Copy,)
-    alone = False  # fused with others it is an op like them
+    alone = False  # in a fusion it is an ordinary op
 
     def __str__(self) -> str:
         return f"copy {list(root_shape(self.hero).dims)}"
 
     def served(self, computation: Computation, target: Target) -> LoopKind:
-        """The kind of a loop over the elements, which the copy is planned as."""
+        """A loop over the elements, as which the copy is planned."""
         return LoopKind(root_shape(self.hero).dims)
 
 
 @dataclass(frozen=True, slots=True)
 class ConcatenatePiece:
-    """Operand `operand` of a concatenation: its start in the result, and how its elements are cut."""
+    """The part of a concatenation's result that comes from operand `operand`: its start, and the space of its
+    elements.
+    """
 
     operand: int
     start: int
@@ -266,7 +274,9 @@ class ConcatenatePiece:
 
 @dataclass(frozen=True, slots=True)
 class ConcatPlan(Plan):
-    """A concatenation along `dimension` to `dims`: a phase for each operand that has elements."""
+    """The plan of a concatenation along `dimension` to `dims`: one phase for each operand that has
+    elements.
+    """
 
     dims: tuple[int, ...]
     dimension: int
@@ -276,7 +286,9 @@ class ConcatPlan(Plan):
 
 @dataclass(frozen=True, slots=True)
 class ConcatKind(Kind):
-    """A concatenation, operand by operand; operands may be computed, and elementwise ops may follow."""
+    """A concatenation that is computed operand by operand. Operands may be computed in the kernel, and
+    elementwise ops may follow.
+    """
 
     hero: Instruction
 
@@ -294,7 +306,9 @@ class ConcatKind(Kind):
 
     @classmethod
     def form(cls, inst: Instruction, limits: Limits) -> Form | None:
-        """The form of a concatenation whose operands are all large and whose rows are long."""
+        """The form of a kernel with this concatenation as its hero, if its operands are all large and its
+        rows are long; else None.
+        """
         large = all(elements(o.shape) >= limits.hero_piece for o in inst.operands)
         by_rows = 0 < row_space(inst)[1] <= limits.row_in_lane
         plain = by_rows or cls._chooses(inst, limits)
@@ -302,8 +316,8 @@ class ConcatKind(Kind):
 
     @staticmethod
     def _chooses(inst: Instruction, limits: Limits) -> bool:
-        """Whether its only user had better select among the operands: they are few, and views, and all lanes
-        read the same one.
+        """Whether the only user of a concatenation should select among its operands instead: there are few,
+        they are views, and all lanes read the same one.
         """
         sliced = all(isinstance(user.op, hlo.Slice) for user in inst.users)
         if not inst.users or len(inst.users) > 1 and not sliced or len(inst.operands) > limits.chosen_pieces:
@@ -322,13 +336,15 @@ class ConcatKind(Kind):
         return cls(heroes[0])
 
     def plan(self, task: KernelTask, target: Target) -> ConcatPlan:
-        """A phase for each operand that has elements."""
+        """Plans one phase for each operand that has elements."""
         lanes, cost = target.lanes(widest(task.computation)), task.cost(target)
         dims, dimension = shape_of(self.hero).dims, op_of(self.hero, hlo.Concatenate).dimensions[0]
         merge = mergeable(task.computation, dims)
-        # Along the dimension of the concatenation a piece is one stretch of the result.
+        # Along the dimension of concatenation, the elements of an operand are one contiguous range of the
+        # result.
         joined = [d == dimension or m and d != dimension - 1 for d, m in enumerate(merge)]
-        # Lanes in rows that are not neighbours are filled one by one; only a function is worth that.
+        # Lanes in rows that are not adjacent are filled one by one, which pays only before an expensive
+        # function.
         costly = any(inst.op.expensive for inst in task.computation.instructions)
 
         def one_by_one(piece: Sequence[int]) -> bool:

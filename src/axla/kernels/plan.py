@@ -1,10 +1,10 @@
-"""Plans of kernels: the decisions of a kind's planner for a computation and a Target.
+"""Plans of kernels: all decisions of a kind's planner for a computation and a Target.
 
-Phases, scratch memory, how the index space is cut, which instructions of the kernel (by name) are treated
-specially. Plans are values: planning the same computation again for an equal Target gives an equal plan.
+A plan has phases, scratch memory, the division of the index space into steps, and the names of instructions
+that are treated specially. Plans are values: an equal computation and an equal Target give an equal plan.
 Emitters read computation, plan and Target, and make none of these decisions.
 
-Below is what the planners share: costs, and how index spaces are cut.
+This file also has functions that the planners share: costs, and the division of index spaces.
 """
 
 from __future__ import annotations
@@ -19,16 +19,18 @@ from axla.ir.graph import Computation, Instruction
 from axla.target.machine import Limits, Target
 
 SHORT_ROW = 8
-"""Elements of a row from which on lanes stay in it: across rows they are read one by one."""
+"""The length of rows from which on all lanes of a vector are in one row; across rows, elements are loaded one
+by one.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """One call of a kernel function: `count` steps of its outer index space, distributed in pieces of
-    `grain`.
+    """A call of a kernel function for `count` steps of its outer index space, which threads take in ranges of
+    `grain` steps.
 
-    `parallel`: worth several threads. A phase is complete before the next begins. `threads` run each step
-    together.
+    `parallel`: the work is worth several threads. A phase ends before the next one begins. `threads` is the
+    number of threads that run each step together.
     """
 
     symbol: str
@@ -40,10 +42,11 @@ class Phase:
 
 @dataclass(frozen=True, slots=True)
 class Space:
-    """A row-major index space cut for a kernel: `outer` sizes, then `inner` elements that lanes run along, in
-    `block`s.
+    """A row-major index space, divided for a kernel: the sizes `outer`, then `inner` elements along which
+    lanes run, in blocks of `block` elements.
 
-    The kernel's outer index counts blocks: (outer..., block number). `threads` share the elements of a step.
+    The kernel's outer index counts blocks: (outer..., block number). `threads` threads share the elements of
+    a step.
     """
 
     outer: tuple[int, ...]
@@ -54,41 +57,43 @@ class Space:
 
     @property
     def blocks(self) -> int:
-        """The number of blocks of the inner elements; the last may be smaller."""
+        """The number of blocks of the inner elements; the last block may be smaller."""
         return -(-self.inner // self.block)
 
     @property
     def count(self) -> int:
-        """The number of steps: blocks of all outer indices."""
+        """The number of steps: one for each block at each outer index."""
         return prod(self.outer) * self.blocks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """How a kernel is called. Each kind has its own class of plans, with what its emitter needs."""
+    """The plan of a kernel. Each kind has a subclass of its own, with the fields that its emitter reads."""
 
     phases: tuple[Phase, ...]
     scratch_bytes: int = 0
 
     @property
     def blocks(self) -> tuple[int, int] | None:
-        """The numbers of blocks and of elements per block that its one function computes; None where it is
-        called differently.
+        """The number of blocks, and of elements per block, that the kernel's single function computes; None
+        if its steps are not such blocks.
         """
         return None
 
 
 @dataclass(frozen=True, slots=True)
 class KernelTask:
-    """A kernel to plan: a computation and a name. `in_place`: (output, input) pairs that share memory."""
+    """A kernel to plan: a name and a computation. `in_place` has the (output, input) pairs that share
+    memory.
+    """
 
     name: str
     computation: Computation
     in_place: tuple[tuple[int, int], ...]
 
     def cost(self, target: Target) -> int:
-        """The number of operations for one element of the kernel's index space: loads and stores, combining
-        steps of reductions, and arithmetic, which vectors do for many elements at once.
+        """The estimated operations for one element of the kernel's index space: loads and stores, combining
+        steps of reductions, and arithmetic, of which vectors do several elements at once.
         """
         folds = computed = 0
         for inst in self.computation.instructions:
@@ -96,12 +101,12 @@ class KernelTask:
                 computed += target.limits.function_cost if inst.op.expensive else 1
             elif inst.op.opcode == "reduce":
                 folds += 1
-        # Half of the lanes: functions of f64 are longer, and vectors have edges.
+        # Half of the lanes count: functions of f64 are longer, and vectors are not always full.
         return 1 + 2 * folds + -(-computed // max(1, target.lanes(widest(self.computation)) // 2))
 
     def phase(self, count: int, cost: int, limits: Limits, threads: int = 1, symbol: str = "") -> Phase:
-        """A phase of `count` steps of `cost` each, cut by shapes only: results never depend on the number of
-        threads.
+        """A phase of `count` steps with `cost` operations each. Its ranges depend on shapes only, so that
+        results never depend on the number of threads.
         """
         grain, parallel = max(count, 1), False
         if count * cost >= limits.parallel_cost and count > 1:
@@ -110,14 +115,16 @@ class KernelTask:
 
 
 def widest(computation: Computation, single: int = 0) -> DType:
-    """The widest element type in the instructions of a kernel, the first of equal ones. Arrays with at most
-    `single` elements count only if there are no larger ones.
+    """The widest element type among the instructions of a kernel. Arrays of at most `single` elements count
+    only if there are no larger ones.
     """
     return widest_of(computation.instructions, single)
 
 
 def widest_of(instructions: Iterable[Instruction], single: int = 0) -> DType:
-    """The same for some instructions."""
+    """The widest element type among these instructions. Arrays of at most `single` elements count only if
+    there are no larger ones.
+    """
     leaves = (shape for inst in instructions for shape in inst.shape.leaves())
     shapes = [shape for shape in leaves if isinstance(shape, Shape)]
     long = [shape for shape in shapes if shape.size > single]
@@ -129,8 +136,8 @@ def _width(dtype: DType) -> tuple[int, bool]:
 
 
 def lines_per_piece(lines: int, cost: int, limits: Limits) -> int:
-    """The number of lines in a piece of a kernel that works line by line, each of `cost` element
-    operations.
+    """The number of lines that a thread takes at a time in a kernel that works line by line, with `cost`
+    operations for each line.
     """
     if lines > 1 and lines * cost >= limits.parallel_cost:
         return max(1, min(lines // 2, limits.parallel_cost // 2 // cost), -(-lines // limits.parts))
@@ -138,19 +145,22 @@ def lines_per_piece(lines: int, cost: int, limits: Limits) -> int:
 
 
 def fitting(lanes: int, count: int) -> int:
-    """`lanes`, a power of two, or as few as `count` elements fill; at least one."""
+    """`lanes`, or the largest lower power of two that is not above `count`; at least 1. `lanes` is a power of
+    two.
+    """
     return max(1, min(lanes, 1 << max(count, 1).bit_length() - 1))
 
 
 def accumulation_type(dtype: DType) -> DType:
-    """The type in which sums of products are accumulated: f32 for smaller floats, else the type itself."""
+    """The type in which sums of products are accumulated: f32 for floats of less than 32 bits, else the type
+    itself.
+    """
     return F32 if dtype.is_float and dtype.bits < 32 else dtype
 
 
 def cut(dims: Sequence[int], lanes: int, cost: int, mergeable: Sequence[bool], target: Target) -> Space:
-    """The space for a loop over `dims`; mergeable[d]: dimensions d and d+1 may be merged without cost.
-
-    Threads of `target` share each step.
+    """The space of a loop over `dims` with `cost` operations per element. mergeable[d] says that dimensions d
+    and d+1 may be merged without cost. The threads of `target` share each step.
     """
     threads = target.threads
     groups: list[int] = []
@@ -163,13 +173,13 @@ def cut(dims: Sequence[int], lanes: int, cost: int, mergeable: Sequence[bool], t
         groups = [1]
     inner = groups.pop()
     if threads > 1 and groups:
-        lanes = gcd(lanes, inner)  # no thread's elements lie in two rows
+        lanes = gcd(lanes, inner)  # so that the elements of a thread are in one row
     short = inner < lanes * threads if threads > 1 else inner < min(lanes, SHORT_ROW)
-    if short and groups:  # lanes and threads run across rows; fewer lanes, where they have elements to fill
+    if short and groups:  # rows are too short: lanes and threads run across several
         inner *= prod(groups)
         groups = []
     lanes = fitting(lanes, inner)
-    block = max(1, inner)  # there may be no elements
+    block = max(1, inner)  # at least 1, even without elements
     least = lanes * threads * 4 if threads == 1 else max(lanes, 4) * threads
     step = max(least, target.limits.step_cost // max(cost, 1) // least * least)
     if inner > 2 * step:

@@ -1,4 +1,4 @@
-"""Matrix products and their register tiles."""
+"""The parameters of matrix products, and their register tiles."""
 
 from __future__ import annotations
 
@@ -11,22 +11,25 @@ from axla.target.machine import Target
 
 BYTES, PAIRS = "x86.avx512.vpdpbusd", "x86.avx512.vpdpwssd"
 HALVES = "x86.avx512bf16.dpbf16ps"
-"""Intrinsics for words of four bytes, one side with signs; for words of two 16-bit integers; of two bf16."""
+"""Intrinsics of x86 that add the products of words: of four bytes, signed in one operand and unsigned in the
+other; of two 16-bit integers; of two bf16.
+"""
 ARM_BYTES, ARM_HALVES = "aarch64.neon.sdot", "aarch64.neon.bfdot"
-"""The same of AArch64, of bytes that both have signs, or by `udot` none, and of bf16."""
+"""Intrinsics of AArch64 that do so: for bytes, all signed (or with `udot` all unsigned), and for bf16."""
 
 
 NEVER_NEGATIVE = '{"lhs":"never negative"}'
-"""The `backend_config` of a product or convolution whose first operand has no number below 0."""
+"""The `backend_config` of a product or convolution whose first operand has no negative element."""
 
 
 @dataclass(frozen=True, slots=True)
 class GemmSpec:
-    """out[b, m, n] = sum over k of lhs[b, m, k] * rhs[b, k, n], all of them dense.
+    """A product out[b, m, n] = sum over k of lhs[b, m, k] * rhs[b, k, n] of dense arrays.
 
-    A transposed lhs is stored [b, k, m], a transposed rhs [b, n, k]. With `word` > 1, k counts words of 32
-    bits with that many short numbers each: an instruction adds the products of the numbers in two words to a
-    sum. The last word lacks `missing` of them.
+    A transposed lhs is stored as [b, k, m], a transposed rhs as [b, n, k]. With `word` > 1, k counts words of
+    32 bits that hold `word` short numbers each: one instruction adds the products of the numbers in two words
+    to a sum. The last word lacks `missing` numbers. If `panel` is not 0, rhs is stored in panels of that many
+    columns. `positive`: lhs has no negative element.
     """
 
     dtype: DType
@@ -43,13 +46,15 @@ class GemmSpec:
     positive: bool = False
 
     def by_words(self, target: Target) -> GemmSpec:
-        """The same product by dot products of short numbers, if the machine supports them and they pay."""
+        """The product by words of short numbers, if the machine has instructions for them; else this product
+        itself.
+        """
         found = set()
         if self.dtype in (S8, U8) and self.accumulator in (S32, U32):
             found = {ARM_BYTES, BYTES} & target.intrinsics
         elif (self.dtype, self.accumulator) == (BF16, F32) and target.flushes:
             found = {ARM_HALVES, HALVES} & target.intrinsics
-        if not target.math.avx512:  # their narrow forms are AVX-512VL
+        if not target.math.avx512:  # their forms for short vectors need AVX-512VL
             found = found - {BYTES, HALVES}
         word = 32 // self.dtype.bits
         if not found or not self.k:
@@ -58,28 +63,30 @@ class GemmSpec:
 
     @property
     def numbers(self) -> int:
-        """The number of steps of k, counting each short number."""
+        """The number of products in a sum: k in short numbers, not in words."""
         return self.k * self.word - self.missing
 
     def is_biased(self, target: Target) -> bool:
-        """Whether the instruction multiplies signed with unsigned bytes. Then 128 is added to those of lhs,
-        and 128 times the sum of rhs is subtracted from the sums.
+        """Whether the instruction multiplies unsigned with signed bytes, so that signed bytes of lhs need a
+        correction: 128 is added to them, and 128 times the sum of rhs is subtracted from the sums.
         """
         return self.word == 4 and BYTES in target.intrinsics and not self.positive
 
     @property
     def accumulator(self) -> DType:
-        """The type of sums: f32 for smaller floats; 16 bits for bytes, which wrap to the same low bits."""
+        """The type of the sums: f32 for smaller floats; 16 bits for 8-bit integers, whose low bits wrap
+        alike.
+        """
         return _widened(accumulation_type(self.result))
 
     @property
     def lhs_row(self) -> int:
-        """The number of elements in a stored row of lhs."""
+        """The length of a row of lhs as stored, in elements."""
         return self.m if self.lhs_transposed else self.k
 
     @property
     def rhs_row(self) -> int:
-        """The number of elements between rows of rhs as it lies in memory."""
+        """The length of a row of rhs as stored, in elements."""
         return self.panel or (self.k if self.rhs_transposed else self.n)
 
 
@@ -92,7 +99,9 @@ def _widened(dtype: DType) -> DType:
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """The shape of a micro-kernel: rows, vectors per row, lanes per vector, k-steps per iteration."""
+    """The tile of a micro-kernel: `rows` x `vectors` of `lanes` elements; `unroll` is the number of steps of
+    k per iteration.
+    """
 
     rows: int
     vectors: int

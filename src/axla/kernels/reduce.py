@@ -1,5 +1,5 @@
-"""Reductions. Over trailing dimensions: row by row, also chains of them, such as softmax and layer norm; over
-leading or middle dimensions: column by column.
+"""Plans of reductions: over trailing dimensions row by row, also chains of them, such as softmax and layer
+norm; over leading or middle dimensions column by column.
 """
 
 from __future__ import annotations
@@ -27,7 +27,9 @@ _SUMS = frozenset({"add", "multiply"})
 
 
 class Reducing:
-    """One reduce, or scan, in a kernel: its accumulators, and whether lanes may accumulate separately."""
+    """A reduce, or a scan, in a kernel: its computation, the types of its accumulators, and whether elements
+    may be combined in any order.
+    """
 
     def __init__(self, inst: Instruction):
         self.inst = inst
@@ -38,16 +40,16 @@ class Reducing:
         self.any_order = _any_order(self.computation)
         root = self.computation.root
         self.plain = root.op.opcode if self.any_order and len(root.operands) == 2 else ""
-        """The op of a combiner that is nothing else, without order."""
+        """The opcode of a combiner that is this one op and may be applied in any order; "" for others."""
         wide = self.count == 1 and self.computation.root.op.opcode in _SUMS
         self.results: tuple[DType, ...] = tuple(x.shape.dtype for x in self.inits)
         self.accumulators = tuple(accumulation_type(d) if wide else d for d in self.results)
 
 
 def _any_order(computation: Computation) -> bool:
-    """Whether every result combines its own two values by an associative, commutative op.
+    """Whether each result of a combiner combines its own two values by an associative, commutative op.
 
-    Combiners that compare, such as an argmax, depend on the order where values are equal or NaN.
+    Combiners that compare, such as that of an argmax, depend on the order where values are equal or NaN.
     """
     root = computation.root
     found = root.operands if root.op.opcode == "tuple" else (root,)
@@ -62,11 +64,12 @@ def _any_order(computation: Computation) -> bool:
 
 
 def searched(lowest: Instruction) -> Instruction | None:
-    """The maximum, or minimum, of a row whose first place `lowest` finds: the lowest index, of an iota along
-    the row, where an element equals it, or is NaN. Elsewhere what `lowest` reduces is its initial value.
+    """The maximum or minimum of a row whose first index `lowest` finds, or None. `lowest` must be the
+    minimum, over a row, of an iota along the row, for those elements that are equal to the extreme or NaN,
+    and of its initial value for all others.
     """
     chosen, reduced, reducing = lowest.operands[0], op_of(lowest, Reduce).dimensions, Reducing(lowest)
-    wraps = reducing.results[0].bits < 32  # places may start again
+    wraps = reducing.results[0].bits < 32  # an iota of a narrow type may wrap
     if wraps or reducing.plain != "minimum" or not isinstance(chosen.op, Select):
         return None
     hit, places, none = chosen.operands
@@ -90,12 +93,14 @@ def searched(lowest: Instruction) -> Instruction | None:
 
 
 def _compared(inst: Instruction) -> Direction | None:
-    """The direction of a comparison for which -0 equals 0."""
+    """The direction of a comparison without total order, in which -0 equals 0; None for other
+    instructions.
+    """
     return inst.op.direction if isinstance(inst.op, Compare) and not inst.op.is_total_order else None
 
 
 def is_inner_reduce(inst: Instruction, limits: Limits) -> bool:
-    """Whether a reduce is short enough to be a loop inside an element of another kernel."""
+    """Whether a reduce is short enough to be a loop within each element of another kernel."""
     geometry = reduce_geometry(inst)
     if geometry is None:
         size = max(1, elements(inst.shape))
@@ -104,30 +109,36 @@ def is_inner_reduce(inst: Instruction, limits: Limits) -> bool:
 
 
 class ReduceKind(Kind):
-    """A kernel with reduces over one space [outer, reduced, inner], of which at least one is long."""
+    """The base of kinds with reduces over one space [outer, reduced, inner], of which at least one is
+    long.
+    """
 
     heroes = (Reduce,)
     fusion = FusionKind.INPUT
     side_by_side = True
     several = True
     by_rows: ClassVar[bool]
-    """Whether `inner` is 1."""
+    """Whether the reduced dimensions are the trailing ones, so that `inner` is 1."""
 
     @classmethod
     def geometry(cls, inst: Instruction, limits: Limits) -> ReduceGeometry | None:
-        """The space of a reduce that can be the hero of such kernels."""
+        """The space of a reduce that can be a hero of this kind; None for others."""
         found = reduce_geometry(inst)
         known = found is not None and found.is_row == cls.by_rows
         return found if known and not is_inner_reduce(inst, limits) else None
 
     @classmethod
     def why_not_joined(cls, inst: Instruction, limits: Limits) -> str | None:
-        """Short reduces may join kernels of others; dimensions that are apart keep a reduce out."""
-        return None if is_inner_reduce(inst, limits) else "reduces dimensions that are not neighbours"
+        """The reason why a reduce that is no hero is not in other kernels: its dimensions are not adjacent.
+        None for a short reduce.
+        """
+        return None if is_inner_reduce(inst, limits) else "reduces dimensions that are not adjacent"
 
     @classmethod
     def reduces(cls, body: KernelBody, limits: Limits) -> tuple[list[Instruction], ReduceGeometry] | None:
-        """The heroes of a kernel and their space."""
+        """The heroes of a kernel and their space; None if their spaces differ, or they are not all evaluated
+        in the space of the roots.
+        """
         reduces = (i for i in body.order if isinstance(i.op, Reduce) and not is_inner_reduce(i, limits))
         heroes = [i for i in reduces if reduce_geometry(i) is not None]
         spaces = [cls.geometry(inst, limits) for inst in heroes]
@@ -139,8 +150,8 @@ class ReduceKind(Kind):
 
 
 def stages_of(body: KernelBody, heroes: Sequence[Instruction]) -> dict[Instruction, int]:
-    """For every instruction that needs a hero: the number of heroes on the longest path to it, itself
-    included.
+    """For each instruction that is, or depends on, a hero: the largest number of heroes on a path to it,
+    itself included.
     """
     chosen = set(heroes)
     level: dict[Instruction, int] = {}
@@ -153,11 +164,12 @@ def stages_of(body: KernelBody, heroes: Sequence[Instruction]) -> dict[Instructi
 
 @dataclass(frozen=True, slots=True)
 class RowPlan(Plan):
-    """Reductions over the trailing dimensions: `rows` x `columns`, in stages (names of reduces).
+    """The plan of reductions over the trailing dimensions of `rows` x `columns`, in stages, each with the
+    names of its reduces.
 
-    `full_roots` and `row_roots`: numbers of the roots with a value per element, and per row. Rows are reduced
-    in `pieces` of `piece` columns each (the last has the remainder). With one piece, a step is a whole row,
-    or several rows `beside` each other, each with threads of its own.
+    `full_roots` and `row_roots`: the numbers of the roots with a value per element, and with a value per row.
+    A row is reduced in `pieces` of `piece` columns each (the last piece has the remainder). With one piece, a
+    step computes a whole row, or `beside` rows at once, each with threads of its own.
     """
 
     rows: tuple[int, ...]
@@ -183,13 +195,14 @@ class RowPlan(Plan):
 
 @dataclass(frozen=True, slots=True)
 class RowKind(ReduceKind):
-    """Independent rows: reductions over the trailing dimensions, elementwise ops on rows and on row scalars.
+    """Reductions over the trailing dimensions, with elementwise ops on rows and on values per row. Rows are
+    independent of each other.
 
     The index space is `rows` x `columns`. A value of the kernel is *full* (row-major linear index row *
     row_size + column), a *row value* (linear index row), or another value that depends on no reduce and is
     read at any index. `stages` are the reduces; those of stage k depend on results of earlier stages only.
     Every reduce is read at its own row only, so it can be bound to the scalar of the current row.
-    `full_roots` and `row_roots` are numbers of roots; each may be empty. A reduction of everything is the
+    `full_roots` and `row_roots` are numbers of roots; each may be empty. A reduction of a whole array is the
     case rows == ().
     """
 
@@ -213,35 +226,39 @@ class RowKind(ReduceKind):
 
     @classmethod
     def form(cls, inst: Instruction, limits: Limits) -> Form | None:
-        """The form of a reduce over trailing dimensions: rows and columns. Equal ones share a kernel."""
+        """The form of a kernel with this reduce as its hero: the numbers of rows and columns. Reduces of
+        equal forms share a kernel.
+        """
         geometry = cls.geometry(inst, limits)
         return geometry and (cls, geometry.outer, geometry.reduced)
 
     @classmethod
     def operand_keys(cls, keys: AccessKeys, hero: Instruction) -> list[int]:
-        """Arrays are read at the linear index, initial values as scalars."""
+        """The keys of the operands: arrays are read at the linear index, initial values as scalars."""
         half = len(hero.operands) // 2
         return [keys.lin(elements(hero.operands[0].shape))] * half + [keys.lin(1)] * half
 
     @classmethod
     def root_sizes(cls, form: Form) -> set[int]:
-        """Results have an element a row, or all elements of the space."""
+        """The numbers of elements that results may have: one per row, or all of the space."""
         _, rows, columns = form
         return {rows, rows * columns}
 
     @classmethod
     def why_not_results(cls, form: Form, hero: Instruction, sizes: set[int], limits: Limits) -> str | None:
-        """Results must have a size of `root_sizes`; one large row is reduced by all threads, apart."""
+        """The reason why results of these sizes are not in the kernel: the sizes are not in `root_sizes`, or
+        a single long row is reduced by all threads in a kernel of its own.
+        """
         _, rows, columns = form
         if not sizes <= cls.root_sizes(form):
             return f"the kernel's results have neither {rows} nor {rows * columns} elements"
         if rows == 1 and columns > limits.whole_row:
-            return "a reduction of everything is shared by all threads, in a kernel of its own"
+            return "a reduction of a whole array is done by all threads, in a kernel of its own"
         return None
 
     @classmethod
     def match(cls, body: KernelBody, limits: Limits) -> RowKind | None:
-        """The kernel, if its heroes are reduces of one space and its roots have fitting sizes."""
+        """The kernel, if its heroes are reduces of one space and its roots have sizes in `root_sizes`."""
         found = cls.reduces(body, limits)
         if found is None:
             return None
@@ -262,7 +279,7 @@ class RowKind(ReduceKind):
         )  # fmt: skip
 
     def served(self, computation: Computation, target: Target) -> Kind:
-        """Combiners that depend on order allow lanes only across rows."""
+        """A loop over rows, with lanes across them, if the combiners depend on the order; else this kind."""
         in_order = not any(r.any_order for r in self.reductions)
         enough = self.row_count >= 2 * target.lanes(widest(computation)) > 2
         across = len(self.stages) == 1 and not self.full_roots and in_order and enough
@@ -274,7 +291,7 @@ class RowKind(ReduceKind):
         return [Reducing(inst) for stage in self.stages for inst in stage]
 
     def plan(self, task: KernelTask, target: Target) -> RowPlan:
-        """Rows in parallel, or pieces of rows and then their combination."""
+        """Plans rows in parallel, or pieces of rows and then their combination."""
         reductions = self.reductions
         most = in_a_row(task.computation, target, len(reductions), self.row_count)
         lanes = gcd(most, self.row_size) if target.threads > 1 else fitting(most, self.row_size)
@@ -289,7 +306,8 @@ class RowKind(ReduceKind):
             )
         else:
             scratch = 0
-            # Threads that share a row have a vector of it at least; a row that goes in order has one thread.
+            # Each of the threads that share a row has at least one vector of it; a row that must be combined
+            # in order has one thread.
             shared = all(r.any_order for r in reductions)
             threads = fitting(target.threads, self.row_size // lanes) if shared else 1
             beside = self._beside(threads, target)
@@ -302,8 +320,8 @@ class RowKind(ReduceKind):
         )  # fmt: skip
 
     def _beside(self, threads: int, target: Target) -> int:
-        """The number of rows that share a step, where each takes this number of threads. Rows with barriers
-        must fill whole steps; others may be missing from the last one.
+        """The number of rows that share a step, with `threads` threads each. Rows with barriers must fill
+        whole steps; others may be missing in the last step.
         """
         if threads > target.warp > 1:
             return 1
@@ -311,11 +329,12 @@ class RowKind(ReduceKind):
         return beside if target.warp > 1 else gcd(beside, self.row_count)
 
     def _pieces(self, reductions: list[Reducing], cost: int, lanes: int, target: Target) -> tuple[int, int]:
-        """The number of pieces in which each row is reduced, and the columns of all but the last piece.
+        """The number of pieces in which each row is reduced, and the number of columns of all pieces but the
+        last.
 
-        One piece: rows are short, or numerous enough to be the parallel unit.
+        There is one piece if rows are short, or numerous enough to be distributed over threads.
         """
-        limits, least = target.limits, lanes * target.threads  # read at once
+        limits, least = target.limits, lanes * target.threads  # elements that a step reads at once
         if self.row_count > 8 or len(self.stages) != 1 or self.full_roots or cost < 2 * limits.parallel_cost:
             return 1, self.row_size
         if not all(r.any_order for r in reductions):
@@ -324,17 +343,17 @@ class RowKind(ReduceKind):
         if target.threads > 1:
             pieces = max(1, min(limits.busy_blocks // self.row_count, self.row_size // (least * 4)))
         size = -(-self.row_size // pieces // least) * least
-        # The last piece is what is left: shorter, or longer by less than `least`, but never shorter than
-        # that.
+        # The last piece has the remainder: it may be shorter, or longer by less than `least`, but never
+        # shorter than `least`.
         return max(1, (self.row_size + size - least) // size), size
 
 
 @dataclass(frozen=True, slots=True)
 class Teams:
-    """How the threads of a step reduce `pieces` of `piece` rows each (the last has the remainder).
+    """How the threads of a step reduce `pieces` of `piece` rows each (the last piece has the remainder).
 
-    `columns` threads with adjacent columns form a team; `teams` of them take turns, `rows` at once. Every
-    piece has as many rows as all teams take at once.
+    `columns` threads with adjacent columns form a team. The `teams` teams take rows in turn, `rows` at once.
+    Every piece has at least as many rows as all teams take at once.
     """
 
     columns: int
@@ -351,12 +370,13 @@ class Teams:
 
 @dataclass(frozen=True, slots=True)
 class ColumnPlan(Plan):
-    """Reductions of [outer, reduced, inner] over the middle dimension: `space` is that of [outer, inner].
+    """The plan of reductions of [outer, reduced, inner] over the middle dimension; `space` is that of [outer,
+    inner].
 
-    `lanes`: the number of columns whose results are computed at a time, which may be wider than the reduced
-    values. `kept_in`: for each reduce, the root whose outputs hold its partial results, -1 for scratch
-    memory. `teams`: where threads share a step, their arrangement in each phase. A second phase reduces the
-    results of the first phase's pieces in scratch memory.
+    `lanes`: the number of columns whose results are computed at a time; their type may be wider than that of
+    the reduced values. `kept_in`: for each reduce, the number of the root whose outputs hold its partial
+    results, or -1 for scratch memory. `teams`: if threads share a step, their arrangement in each phase. A
+    second phase reduces the results of the first phase's pieces, which are in scratch memory.
     """
 
     outer: int
@@ -374,8 +394,8 @@ class ColumnKind(ReduceKind):
     """Reductions of a space [outer, reduced, inner] over its middle dimension; roots have outer * inner
     elements.
 
-    They share the space and do not depend on each other. Values before them are read at (o, r, i) or at any
-    index; values after them at (o, i).
+    The reduces share the space and do not depend on each other. Values before them are read at (o, r, i) or
+    at any index, values after them at (o, i).
     """
 
     outer: int
@@ -393,13 +413,15 @@ class ColumnKind(ReduceKind):
 
     @classmethod
     def form(cls, inst: Instruction, limits: Limits) -> Form | None:
-        """The form of a reduce over middle dimensions: the three sizes. Equal ones share a kernel."""
+        """The form of a kernel with this reduce as its hero: the three sizes. Reduces of equal forms share a
+        kernel.
+        """
         geometry = cls.geometry(inst, limits)
         return geometry and (cls, *geometry.sizes)
 
     @classmethod
     def operand_keys(cls, keys: AccessKeys, hero: Instruction) -> list[int]:
-        """Arrays are read at the index of the space, initial values as scalars."""
+        """The keys of the operands: arrays are read at the index of the space, initial values as scalars."""
         geometry, half = reduce_geometry(hero), len(hero.operands) // 2
         assert geometry is not None
         space = keys.special(("mid", *geometry.sizes), elements(hero.operands[0].shape))
@@ -407,7 +429,7 @@ class ColumnKind(ReduceKind):
 
     @classmethod
     def root_sizes(cls, form: Form) -> set[int]:
-        """Results have an element for each outer and inner index."""
+        """The number of elements that results must have: one for each outer and inner index."""
         _, outer, _, inner = form
         return {outer * inner}
 
@@ -424,13 +446,13 @@ class ColumnKind(ReduceKind):
         return cls(*geometry.sizes, tuple(heroes))
 
     def plan(self, task: KernelTask, target: Target) -> ColumnPlan:
-        """Blocks of columns in parallel."""
+        """Plans blocks of columns in parallel."""
         if target.threads > 1:
             return self._shared(task, target)
         return self._cut(task, target, self._space(self._reduced_type(), target))
 
     def variants(self, task: KernelTask, target: Target) -> Iterator[ColumnPlan]:
-        """Other blocks of columns: each column has its own sum."""
+        """Plans with other blocks of columns; each column has its own sum."""
         space = self._space(self._reduced_type(), target)
         for size in (space.block // 4, space.block // 2, 2 * space.block, 4 * space.block, self.inner):
             block = min(self.inner, size // space.lanes * space.lanes)
@@ -438,7 +460,7 @@ class ColumnKind(ReduceKind):
                 yield self._cut(task, target, replace(space, block=block))
 
     def _cut(self, task: KernelTask, target: Target, space: Space) -> ColumnPlan:
-        while 0 < self.inner % space.block < space.lanes:  # its vector would begin in the block before it
+        while 0 < self.inner % space.block < space.lanes:  # the last block must not be shorter than a vector
             space = replace(space, block=min(self.inner, space.block + space.lanes))
         lanes = min(space.lanes, target.lanes(widest(task.computation)))
         cost = (task.cost(target) + 1) * self.reduced * space.block
@@ -453,12 +475,14 @@ class ColumnKind(ReduceKind):
         )  # fmt: skip
 
     def _reduced_type(self) -> DType:
-        """The widest type of the values computed for every row."""
+        """The widest type of the values that are computed for every row of the reduced dimension."""
         done: set[Instruction] = set()
         return widest_of([inst for root in self.columns for inst in below(root, done)])
 
     def _shared(self, task: KernelTask, target: Target) -> ColumnPlan:
-        """Threads share columns and rows; if there are few columns, the rows are cut into pieces."""
+        """The plan for threads that share columns and rows. If there are few columns, rows are divided into
+        pieces.
+        """
         reductions = list(map(Reducing, self.columns))
         free = all(r.any_order for r in reductions)
         first = self._teams(self.reduced, self.inner, target, free=free)
@@ -497,20 +521,20 @@ class ColumnKind(ReduceKind):
         lanes = fitting(target.lanes(dtype), self.inner)
         most = target.limits.column_bytes // dtype.itemsize // lanes * lanes
         block = max(lanes, min(self.inner, most))
-        # At least two blocks where rows are long enough, for two threads.
+        # If rows are long enough, there are at least two blocks, for two threads.
         if self.outer == 1 and self.inner >= 8 * lanes:
             block = min(block, -(-self.inner // 2 // lanes) * lanes)
         return Space((self.outer,), self.inner, block, lanes)
 
 
 def _scratch(reductions: Sequence[Reducing], count: int) -> int:
-    """The bytes of arrays with `count` accumulated values of each reduction."""
+    """The bytes of scratch memory for `count` accumulators of each reduction."""
     return sum(aligned(d.itemsize * count) for r in reductions for d in r.accumulators)
 
 
 def _root_of(task: KernelTask, r: Reducing) -> int:
-    """The number of the root that is r itself, whose outputs can hold its partial results; -1 if there is
-    none.
+    """The number of the root that is the reduce `r` itself and whose outputs can hold its partial results; -1
+    if there is none.
     """
     if r.accumulators != r.results or task.in_place:
         return -1

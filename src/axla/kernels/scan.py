@@ -1,4 +1,4 @@
-"""Scans: every element of a line combined with all elements before (or after) it."""
+"""Plans of scans: each element of a line is combined with all elements before (or after) it."""
 
 from __future__ import annotations
 
@@ -17,22 +17,24 @@ from axla.kernels.reduce import Reducing
 from axla.target.machine import Limits, Target, aligned
 
 STRETCH = 8
-"""Elements that a thread has at most, one behind the other: registers hold them."""
+"""The highest number of adjacent elements of a thread, which are in registers."""
 PIECE = 8192
-"""Elements of a piece of a line at least, where a thread scans it alone."""
+"""The least number of elements in a piece of a line that one thread scans alone."""
 BESIDE = 8
-"""Steps that are enough for threads: with fewer lines, pieces of them are steps."""
+"""The number of lines that is enough for all threads; fewer lines are divided into pieces."""
 LEAST_BYTES = 2048
-"""Of a row that a step across lines covers: cores that write lines of cache closer to each other take them
-from each other, by what they fetch ahead.
+"""The least bytes of a row in a step across lines. If cores write closer to each other, the prefetcher of one
+takes cache lines away from the other.
 """
 LEAST_GROUP = 16
-"""Vectors of a group at least: a total of its own for a group costs one combination more."""
+"""The least number of vectors in a group: the total of each group costs one more combination."""
 
 
 @dataclass(frozen=True, slots=True)
 class ScanGeometry:
-    """A scan of [outer, length, inner] over the middle; `reverse`: from the last element to the first."""
+    """A scan of [outer, length, inner] over the middle dimension. `reverse`: from the last element to the
+    first.
+    """
 
     outer: int
     length: int
@@ -42,8 +44,8 @@ class ScanGeometry:
 
 def scan_geometry(inst: Instruction) -> ScanGeometry | None:
     """The space of a reduce-window that is a scan: its window reaches from each element of a line to one of
-    its ends, and its combiner is elementwise. None for others. Every combiner is taken to be associative, as
-    in XLA (`TryOptimizeCumSumOrProd` of reduce-window-rewriter, lines of more than 16).
+    its ends, and its combiner is elementwise. None for others. Combiners are taken to be associative, as in
+    XLA (`TryOptimizeCumSumOrProd` of reduce-window-rewriter, for lines of more than 16).
     """
     window_op, shape = op_of(inst, ReduceWindow), inst.shape
     window = window_op.window
@@ -68,9 +70,10 @@ def scan_geometry(inst: Instruction) -> ScanGeometry | None:
 
 @dataclass(frozen=True, slots=True)
 class ScanCut:
-    """How thread blocks scan lines. A block has tiles of `rows` x `size` x `columns` elements; each thread
-    has a stretch of a line, a `team` of threads a whole line. Lines have `pieces` of `piece` elements (the
-    last has the remainder), each in one tile, or in consecutive tiles.
+    """How thread blocks scan lines. A block has tiles of `rows` x `size` x `columns` elements: `size`
+    elements of each line. Each thread has `stretch` adjacent elements of a line, and `team` threads share a
+    line. Lines have `pieces` pieces of `piece` elements (the last has the remainder); a piece is one tile, or
+    consecutive tiles.
     """
 
     rows: int
@@ -87,23 +90,24 @@ class ScanCut:
 
     @property
     def size(self) -> int:
-        """Elements of a line in a tile."""
+        """The number of elements of a line in a tile."""
         return self.team * self.stretch
 
 
 @dataclass(frozen=True, slots=True)
 class ScanPlan(Plan):
-    """A scan of [outer, length, inner], in one phase; or in three phases, for few long lines: the totals of
-    their pieces go to scratch memory, are scanned there, and are the start values of the next pieces.
+    """The plan of a scan of [outer, length, inner]: in one phase, or, for few long lines, in three. Then the
+    first phase writes the totals of pieces to scratch memory, the second scans them there, and the third
+    starts each piece with the scan of the totals before it.
 
-    Where threads do not cooperate, `space` says how a thread takes [outer, pieces], or [outer, inner] and all
-    elements of a line; `group` vectors or rows of a line have a total of their own, which keeps the chain of
-    roundings short.
+    If threads do not cooperate, `space` divides [outer, pieces], or [outer, inner] with all elements of a
+    line, among them. `group` vectors or rows of a line have a total of their own, which shortens the chain of
+    roundings.
     """
 
     hero: str
     geometry: ScanGeometry
-    cuts: tuple[ScanCut, ...] = ()  # of each phase of blocks of threads
+    cuts: tuple[ScanCut, ...] = ()  # one for each phase of thread blocks
     space: Space | None = None
     pieces: int = 1
     piece: int = 0
@@ -112,7 +116,9 @@ class ScanPlan(Plan):
 
 @dataclass(frozen=True, slots=True)
 class ScanKind(Kind):
-    """A reduce-window over all elements before (or after) each one, with elementwise ops around it."""
+    """A reduce-window over all elements before (or after) each element, with elementwise ops before and after
+    it.
+    """
 
     hero: Instruction
 
@@ -126,7 +132,9 @@ class ScanKind(Kind):
 
     @classmethod
     def form(cls, inst: Instruction, limits: Limits) -> Form | None:
-        """The form of a reduce-window that is a scan of long lines, on targets that have scans."""
+        """The form of a kernel with this reduce-window as its hero, if it is a scan of long lines and the
+        target supports scans; else None.
+        """
         geometry = scan_geometry(inst) if limits.scans else None
         return (cls, inst.id) if geometry is not None and geometry.length > limits.tiny else None
 
@@ -140,13 +148,14 @@ class ScanKind(Kind):
         return cls(heroes[0]) if len(heroes) == len(candidates) == 1 else None
 
     def plan(self, task: KernelTask, target: Target) -> ScanPlan:
-        """Tiles of lines in parallel, or of pieces of them."""
+        """Plans tiles of lines in parallel, or of pieces of lines."""
         geometry = scan_geometry(self.hero)
         assert geometry is not None
         (held,) = Reducing(self.hero).accumulators
         if target.threads == 1:
             return self._alone(task, geometry, held.itemsize, target)
-        # A tile has a place for each element, one more per thread, and what the threads have, twice.
+        # In local memory, a tile has one slot for each element, one more for each thread, and twice a total
+        # for each thread.
         most = fitting(target.threads, target.local_bytes // ((STRETCH + 3) * held.itemsize))
         first = _cut(geometry, geometry.length, most, target.limits)
         cuts, symbols, scratch = [first], [task.name], 0
@@ -161,7 +170,9 @@ class ScanKind(Kind):
         return ScanPlan(self.hero.name, geometry, tuple(cuts), phases=phases, scratch_bytes=scratch)
 
     def _alone(self, task: KernelTask, g: ScanGeometry, size: int, target: Target) -> ScanPlan:
-        """The plan for threads that do not cooperate: along lines in vectors, or across lines."""
+        """The plan for threads that do not cooperate: vectors run along lines, or across lines if `inner` is
+        above 1.
+        """
         limits, cost = (
             target.limits,
             task.cost(target) + 2 * len(op_of(self.hero, ReduceWindow).to_apply.instructions),
@@ -193,17 +204,18 @@ class ScanKind(Kind):
 
 
 def _group(count: int) -> int:
-    """About the square root of the number of vectors, so that the sums within a group and over groups are
-    equally long.
+    """The number of vectors in a group, about the square root of `count`, so that the sums within groups and
+    over groups are about equally long.
     """
     return max(LEAST_GROUP, 1 << count.bit_length() // 2)
 
 
 def _cut(g: ScanGeometry, length: int, most: int, limits: Limits, *, whole: bool = False) -> ScanCut:
-    """The cut for lines of this length and blocks of at most `most` threads. `whole`: in one piece.
+    """How lines of `length` elements are divided, for blocks of at most `most` threads. `whole`: each line is
+    one piece.
 
-    In pieces, every element is read twice, so they are used only for lines that would leave most of a device
-    idle.
+    With several pieces, every element is read twice. So they are used only for lines that would leave most of
+    a device idle.
     """
     stretch = min(STRETCH, _power(length))
     columns = min(limits.turned_block, most, _power(g.inner))
@@ -219,7 +231,7 @@ def _cut(g: ScanGeometry, length: int, most: int, limits: Limits, *, whole: bool
 
 
 def _blocks(g: ScanGeometry, cut: ScanCut) -> int:
-    """The number of blocks that run in parallel."""
+    """The number of blocks that run in parallel for each piece."""
     return -(-g.outer // cut.rows) * -(-g.inner // cut.columns)
 
 

@@ -1,5 +1,6 @@
-"""Sorts: every line along a dimension, by merging or, where the comparator compares keys, by digits or, where
-lines are short, by a network; and the k largest (or smallest) elements of every line, where k is small.
+"""Plans of sorts along a dimension and of topk. Lines are sorted by merging; by digits, if the comparator
+compares keys; or by a network, if they are short. topk finds the k largest (or smallest) elements of every
+line, for small k.
 """
 
 from __future__ import annotations
@@ -18,26 +19,27 @@ from axla.kernels.plan import KernelTask, Phase, Plan, fitting, lines_per_piece
 from axla.target.machine import Limits, Target, aligned
 
 DIGIT = 8
-"""Bits of a digit of a sort: the counts of its 256 values stay in the nearest cache."""
+"""The bits of a digit of a radix sort: the counts of its 256 values stay in L1."""
 LOCAL_BYTES = 16 << 10
-"""Of local memory, which a block of threads has: several blocks run beside each other."""
+"""The bytes of local memory that a thread block may use, so that several blocks can run at the same time."""
 SLOTS = 8
-"""Elements that a thread of a block has at most."""
+"""The highest number of elements per thread of a block."""
 LONGEST_BY_LANES = 512
-"""Elements of a line that a network sorts, for each lane of a vector: of more, digits are faster."""
+"""The longest line, in elements per lane of a vector, that a network sorts; beyond it, digits are faster."""
 LEAST_LANES = 4
-"""Lanes of the vectors of a network."""
+"""The least number of lanes of the vectors of a network."""
 LONGEST = 1 << 30
-"""Elements of a line that blocks sort: twice as many are a number of 32 bits."""
+"""The longest line, in elements, that thread blocks sort: twice the length must be below 2**32."""
 
 
 @dataclass(frozen=True, slots=True)
 class SortKey:
-    """The key of a sort: the function of an element that the comparator compares. NaN without total order,
-    about which the comparator says nothing, is ordered by its bits: with the sign bit set before all numbers,
-    otherwise after them (ascending).
+    """The key of a sort: the function of an element that the comparator compares. Without total order the
+    comparator does not order NaN; then NaN is ordered by its bits: with the sign bit set before all numbers,
+    else after them (for an ascending sort).
 
-    `side`: the parameters that the first operand of the comparison reads, the even (0) or the odd ones.
+    `side`: the parameters that the first operand of the comparison reads: the even ones (0) or the odd ones
+    (1).
     """
 
     side: int
@@ -48,8 +50,8 @@ class SortKey:
 
 @dataclass(frozen=True, slots=True)
 class Network:
-    """How a network sorts a line: its keys, of 32 bits, are `rows` vectors of `lanes`, and what is behind the
-    line is greater. `held` vectors are in registers at once.
+    """How a network sorts a line: its keys, of 32 bits, are `rows` vectors of `lanes` lanes. Elements beyond
+    the end of the line are greater than all keys. `held` vectors are in registers at once.
     """
 
     key: SortKey
@@ -59,16 +61,16 @@ class Network:
 
     @property
     def key_bytes(self) -> int:
-        """Bytes of all keys."""
+        """The bytes of all keys."""
         return 4 * self.rows * self.lanes
 
 
 @dataclass(frozen=True, slots=True)
 class SortPlan(Plan):
-    """The lines of a sort, their pieces, and the scratch memory of a piece.
+    """The plan of a sort: its lines, their pieces, and the scratch memory of a piece.
 
-    `key`: the key whose digits lines are sorted by; without one they are merged. With a `network`, only the
-    lines that it cannot sort are sorted that way.
+    `key`: the key by whose digits lines are sorted; without a key, they are merged. With a `network`, these
+    ways are used only for lines that the network cannot sort.
     """
 
     hero: str
@@ -80,7 +82,7 @@ class SortPlan(Plan):
     dtypes: tuple[DType, ...]
     network: Network | None = None
 
-    tile: int = 0  # elements that a block of threads sorts or merges in local memory; 0: a thread is alone
+    tile: int = 0  # elements that a thread block sorts or merges in local memory; 0: threads do not cooperate
 
     @property
     def pieces(self) -> int:
@@ -89,22 +91,22 @@ class SortPlan(Plan):
 
     @property
     def row(self) -> int:
-        """The number of elements of a tile from one line, a power of two: all of a short line."""
+        """The number of elements of one line in a tile, a power of two: all elements of a short line."""
         return min(self.tile, 1 << (self.length - 1).bit_length())
 
     @property
     def tiles(self) -> int:
-        """Tiles of a long line."""
+        """The number of tiles of a long line."""
         return -(-self.length // self.tile)
 
     @property
     def passes(self) -> int:
-        """The number of passes that merge pairs of runs, which are tiles at first."""
+        """The number of passes that merge pairs of runs, which begin as tiles."""
         return (self.tiles - 1).bit_length()
 
     def array_offsets(self) -> list[int]:
-        """The offsets in scratch memory of the arrays that passes use in turn with the outputs; the last
-        number is the end.
+        """The offsets in scratch memory of the arrays that passes write in turn with the outputs, one per
+        operand; the last number is the total size.
         """
         found = [0]
         for dtype in self.dtypes:
@@ -113,13 +115,14 @@ class SortPlan(Plan):
 
     @property
     def digits(self) -> int:
-        """The number of passes of a radix sort: digits of a key; 0 where lines are merged."""
+        """The number of passes of a radix sort: the digits of a key; 0 if lines are merged."""
         return -(-self.key.dtype.bits // DIGIT) if self.key else 0
 
     def buffer_offsets(self) -> list[list[int]]:
         """The offsets of each operand's buffers in a piece's scratch memory: [buffer][operand].
 
-        The output is one of two buffers where lines are contiguous. The counts of digits come first.
+        There is one buffer if lines are contiguous, since the output is the other one. The counts of digits
+        come first.
         """
         at, found = self.digits * 4 << DIGIT, []
         for _ in range(1 if self.stride == 1 else 2):
@@ -132,7 +135,7 @@ class SortPlan(Plan):
 
     @property
     def network_offset(self) -> int:
-        """Where in a piece's scratch memory the keys of a network lie, and behind them the sorted line."""
+        """The offset, in a piece's scratch memory, of the keys of a network; the sorted line follows them."""
         return self.buffer_offsets()[-1][-1] + aligned(self.length * self.dtypes[-1].itemsize)
 
     @property
@@ -154,11 +157,11 @@ class SortKind(HeroKind):
 
     @classmethod
     def overwritten(cls, hero: Instruction, limits: Limits) -> tuple[Instruction, ...]:
-        """All operands, if single threads sort: they read an element before they write to its place."""
+        """All operands, if single threads sort: they read an element before they overwrite it. Else none."""
         return hero.operands if limits.sorts_in_place else ()
 
     def plan(self, task: KernelTask, target: Target) -> SortPlan:
-        """The lines in pieces."""
+        """Plans pieces of lines, or tiles for thread blocks."""
         hero, op = self.hero, op_of(self.hero, Sort)
         shapes = tuple(map(shape_of, hero.operands))
         dims = shapes[0].dims or (1,)
@@ -182,7 +185,7 @@ class SortKind(HeroKind):
 
 
 def _by_blocks(plan: SortPlan, name: str, target: Target) -> SortPlan:
-    """The plan for thread blocks: one phase sorts tiles, each further one merges pairs of runs."""
+    """The plan for thread blocks: the first phase sorts tiles, each further one merges pairs of runs."""
     held = plan.key.dtype.itemsize if plan.key else sum(dtype.itemsize for dtype in plan.dtypes)
     slots = 1 << (plan.length - 1).bit_length() + (plan.lines - 1).bit_length()
     room = fitting(SLOTS * target.threads, LOCAL_BYTES // (held + 4))
@@ -195,15 +198,19 @@ def _by_blocks(plan: SortPlan, name: str, target: Target) -> SortPlan:
 
 
 def _digits_pay(key: SortKey, length: int) -> bool:
-    """Whether passes over digits cost less than merges; elements are counted in 32 bits."""
+    """Whether passes over digits cost less than merges. Elements are counted in 32 bits, so longer lines are
+    merged.
+    """
     return (64 << (key.dtype.bits // DIGIT).bit_length()) <= length < 1 << 31
 
 
 def _network(key: SortKey, comparator: Computation, length: int, target: Target) -> Network | None:
-    """The network for lines of numbers that a comparator compares as they are, zeros and NaN aside."""
+    """The network for lines of numbers whose comparator compares the numbers themselves, except for zeros and
+    NaN; None for others.
+    """
     kept = (Parameter, Constant, Compare, Select)
     bits, widest = (length - 1).bit_length(), target.lanes(key.dtype)
-    lanes = min(widest, 1 << bits // 2)  # not more than rows, of which lanes are made
+    lanes = min(widest, 1 << bits // 2)  # not more than rows: a transpose makes lanes of rows
     if key.dtype.bits != 32 or lanes < LEAST_LANES or length > LONGEST_BY_LANES * widest:
         return None
     if not all(isinstance(inst.op, kept) for inst in comparator.instructions):
@@ -224,21 +231,21 @@ def sort_key(computation: Computation) -> SortKey | None:
     side = _same_function(a, b)
     if side is None:
         return None
-    # The first of two elements comes before where its key is less: ascending.
+    # Ascending: the first element comes before the second if its key is less.
     descending = (root.op.direction in ("GT", "GE")) != (side == 1)
     return SortKey(side, descending, root.op.is_total_order, key_dtype(shape.dtype))
 
 
 def key_dtype(dtype: DType) -> DType:
-    """The type to which values are converted before their bits are ordered: f32 for floats with one NaN, or
-    of a width that no integer has.
+    """The type to which values are converted before their bits are compared: f32 for floats with a single
+    NaN, and for those of a width that no integer type has.
     """
     return F32 if dtype.name.endswith(("fnu", "fnuz")) or dtype.bits == 6 else dtype
 
 
 def _same_function(a: Instruction, b: Instruction) -> int | None:
-    """Which elements a reads (0: left, 1: right) if b is the same function of the others; None if it is
-    not.
+    """Which elements `a` reads (0: the left ones, 1: the right ones) if `b` is the same function of the
+    others; None if it is not.
     """
     side: int | None = None
     stack, seen = [(a, b)], set()
@@ -264,10 +271,11 @@ def _same_function(a: Instruction, b: Instruction) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class TopKPlan(Plan):
-    """The `k` first of each of `lines` lines of `length` elements, `per_piece` lines for each heap.
+    """The plan of the `k` first elements of each of `lines` lines of `length` elements; one heap serves
+    `per_piece` lines.
 
-    Where thread blocks select, each has room for `tile` candidates in local memory. A line has `pieces`, from
-    which the first phase selects; the second selects from the results.
+    If thread blocks select, each has local memory for `tile` candidates. A line is divided into `pieces`: the
+    first phase selects from each piece, the second one from the results.
     """
 
     lines: int
@@ -280,17 +288,17 @@ class TopKPlan(Plan):
 
     @property
     def best(self) -> int:
-        """The number of places for the best candidates: the smallest power of two that is at least k."""
+        """The number of slots for the best candidates: the smallest power of two that is at least k."""
         return 1 << (self.k - 1).bit_length()
 
     @property
     def piece(self) -> int:
-        """The elements of a piece of a line; the last may have fewer."""
+        """The number of elements in a piece of a line; the last piece may have fewer."""
         return -(-self.length // self.pieces)
 
 
 class TopKKind(HeroKind):
-    """A topk of a parameter with a small k, and with elements of at most 32 bits."""
+    """A topk of a parameter, with a small k and elements of at most 32 bits."""
 
     name = "topk"
     heroes = (TopK,)
@@ -301,12 +309,14 @@ class TopKKind(HeroKind):
         return f"{op_of(self.hero, TopK).k} of {self.hero.operands[0].shape}"
 
     def plan(self, task: KernelTask, target: Target) -> TopKPlan:
-        """Plans a heap for some lines, or a selection by blocks of threads, whose best fit local memory."""
+        """Plans a heap for a number of lines, or a selection by thread blocks, if their candidates fit in
+        local memory.
+        """
         op, shape = op_of(self.hero, TopK), shape_of(self.hero.operands[0])
         lines, length = prod(shape.dims[:-1]), shape.dims[-1]
         tile = min(LOCAL_BYTES // 8, 2 << (length - 1).bit_length()) if length else 0
         if target.threads > 1 and lines and 0 < 2 * op.k <= tile:
-            # Behind the best there is room for what all threads add at once.
+            # After the best candidates there are slots for what all threads add at once.
             threads = fitting(target.threads, min(tile // 4, length))
             pieces = max(1, min(target.limits.parts // lines, length // (32 * threads), length // (8 * op.k)))
             first = (Phase(f"{task.name}_pieces", lines * pieces, 1, True, threads),) * (pieces > 1)

@@ -1,4 +1,4 @@
-"""Transposes of computed values by square blocks, so that both reads and writes are contiguous."""
+"""Plans of transposes of computed values, by square blocks, so that both reads and writes are contiguous."""
 
 from __future__ import annotations
 
@@ -19,8 +19,9 @@ from axla.target.machine import Limits, Target
 
 @dataclass(frozen=True, slots=True)
 class TransposePlan(Plan):
-    """Transposes of `input_dims` (collapsed) by `permutation`, in blocks of `block` x `block` elements, in
-    registers of `lanes` x `lanes`; where threads share a step, in `tile`s of (p, q) in local memory.
+    """The plan of transposes of `input_dims` (collapsed) by `permutation`, in blocks of `block` x `block`
+    elements, with registers of `lanes` x `lanes`. If threads share a step, its elements are a `tile` of (p,
+    q) elements in local memory.
 
     The output space is (outer..., p, q): q is the minor dimension of the output, p that of the input.
     """
@@ -39,17 +40,17 @@ class TransposePlan(Plan):
 
     @property
     def q(self) -> int:
-        """The minor dimension of the output."""
+        """The number of the output's minor dimension."""
         return len(self.input_dims) - 1
 
     @property
     def p(self) -> int:
-        """The dimension of the output that is the minor one of the input."""
+        """The number of the output dimension that is the input's minor dimension."""
         return self.permutation.index(self.q)
 
     @property
     def outer(self) -> tuple[int, ...]:
-        """The other output dimensions."""
+        """The numbers of the other output dimensions."""
         return tuple(d for d in range(self.q) if d != self.p)
 
     @property
@@ -62,11 +63,11 @@ class TransposePlan(Plan):
 
 @dataclass(frozen=True, slots=True)
 class TransposeKind(Kind):
-    """A loop whose `turned` instructions, equal transposes of computed values, move the minor dimension.
+    """A loop with `turned`: equal transposes of computed values that move the minor dimension.
 
     In collapsed form (adjacent dimensions that stay together are merged, sizes of 1 dropped) they permute
-    `input_dims` by `permutation`: output dimension k is input dimension permutation[k]. Values below them are
-    read at the input index, values above them at the output index.
+    `input_dims` by `permutation`: output dimension k is input dimension permutation[k]. Values before the
+    transposes are read at the input index, values after them at the output index.
     """
 
     turned: tuple[Instruction, ...]
@@ -83,8 +84,8 @@ class TransposeKind(Kind):
 
     @classmethod
     def form(cls, inst: Instruction, limits: Limits) -> Form | None:
-        """The form where blocks pay. Constants are already stored as their users read them
-        (`constant-layout`).
+        """The form of a kernel with this transpose as its hero, if blocks pay; else None. Constants are
+        excluded: `constant-layout` already stores them in the order in which they are read.
         """
         if elements(inst.shape) < limits.hero_transpose or type(inst.operands[0].op) is Constant:
             return None
@@ -94,13 +95,15 @@ class TransposeKind(Kind):
 
     @classmethod
     def operand_keys(cls, keys: AccessKeys, hero: Instruction) -> list[int]:
-        """The operand is read in the index space of the transposed array."""
+        """The keys of the operands: they are read in the index space of the transposed array."""
         dims, permutation = collapsed_transpose(hero)
         return [keys.special(("turned", dims, permutation), elements(hero.shape))]
 
     @classmethod
     def match(cls, body: KernelBody, limits: Limits) -> TransposeKind | None:
-        """The kernel, if it has such transposes at the linear index of the roots; equal ones are heroes."""
+        """The kernel, if it has such transposes at the linear index of the roots; the equal ones are its
+        heroes.
+        """
         candidates = [i for i in body.order if isinstance(i.op, Transpose) and cls.form(i, limits)]
         if not candidates or not body.uniform:
             return None
@@ -111,14 +114,16 @@ class TransposeKind(Kind):
         return cls(tuple(h for h in heroes if collapsed_transpose(h) == form), *form)
 
     def served(self, computation: Computation, target: Target) -> Kind:
-        """Matrices smaller than a tile are read from a device's caches, element by element."""
+        """A loop for matrices smaller than a tile, if threads share a step: a device's caches make their
+        elements fast to read. Else this kind.
+        """
         small = max(self.input_dims[-1], self.input_dims[self.permutation[-1]]) < target.limits.turned_block
         return (
             LoopKind(root_shape(kernel_roots(computation)[0]).dims) if target.threads > 1 and small else self
         )
 
     def plan(self, task: KernelTask, target: Target) -> TransposePlan:
-        """Blocks of output rows in parallel."""
+        """Plans blocks of output rows in parallel."""
         minor = self.input_dims[-1], self.input_dims[self.permutation[-1]]
         if target.threads > 1:
             return self._tiled(task, target, minor)
@@ -130,7 +135,7 @@ class TransposeKind(Kind):
         return replace(found, phases=(task.phase(prod(found.steps), cost, target.limits),))
 
     def _tiled(self, task: KernelTask, target: Target, minor: tuple[int, int]) -> TransposePlan:
-        """A tile for the threads of each step: square, except for shorter dimensions."""
+        """The plan with a tile for the threads of each step: square, except for shorter dimensions."""
         side = target.limits.turned_block
         size = sum(shape_of(hero).dtype.itemsize for hero in self.turned)
 

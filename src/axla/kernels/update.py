@@ -1,4 +1,6 @@
-"""Writes in place, dynamic-update-slice and scatter: the result uses the operand's memory."""
+"""Plans of kernels that write in place, dynamic-update-slice and scatter: the result uses the operand's
+memory.
+"""
 
 from __future__ import annotations
 
@@ -19,23 +21,27 @@ from axla.kernels.plan import KernelTask, Phase, Plan, fitting, widest
 from axla.target.machine import Limits, Target
 
 MOST_OWNERS = 1 << 14
-"""Threads that look at all indices of a scatter."""
+"""The highest number of threads that each read all indices of a scatter."""
 UPDATES_AT_ONCE = 4
-"""Updates of one element that are computed as lanes: taking more than these out of a vector takes longer."""
+"""The highest number of updates that are computed in one vector: to extract more would take longer."""
 MOST_LOOKED_AT = 100
-"""Instructions that an update is computed from."""
+"""The highest number of instructions that are searched for reads of the updated array."""
 
 
 @dataclass(frozen=True, slots=True)
 class UpdatePlan(LoopPlan):
-    """A dynamic-update-slice (`hero`) in place: a loop over the elements of the update, with sizes `dims`."""
+    """The plan of a dynamic-update-slice (`hero`) in place: a loop over the elements of the update, with
+    sizes `dims`.
+    """
 
     hero: str
 
 
 @dataclass(frozen=True, slots=True)
 class InPlaceKind(Kind):
-    """A kernel whose root, its hero, updates operands in place. They are parameters of the kernel."""
+    """The base of kinds whose kernels have one root, the hero, that updates operands in place. These operands
+    are parameters of the kernel.
+    """
 
     hero: Instruction
 
@@ -44,24 +50,26 @@ class InPlaceKind(Kind):
 
     @classmethod
     def match(cls, body: KernelBody, limits: Limits) -> Self | None:
-        """The kernel, if its only root is such an op."""
+        """The kernel, if its only root is an op of `heroes`."""
         root = body.roots[0]
         return cls(root) if len(body.roots) == 1 and isinstance(root.op, cls.heroes) else None
 
     @classmethod
     def written(cls, hero: Instruction) -> tuple[Instruction, ...]:
-        """The first operands, one for each result."""
+        """The first operands, one for each result, which are updated in place."""
         return hero.operands[: hero.shape.leaf_count]
 
     @classmethod
     def why_not_operand(cls, user: Instruction, numbers: Sequence[int], inst: Instruction) -> str | None:
-        """Operands that are updated must be in memory, so they are not computed in the kernel."""
-        return "updated in place, so it must be in memory" if inst in cls.written(user) else None
+        """The reason why an operand that is updated is not computed in the kernel; None for other
+        operands.
+        """
+        return "it is updated in place, so it must be in memory" if inst in cls.written(user) else None
 
     @classmethod
     def why_not_read(cls, keys: AccessKeys, inst: Instruction, hero: Instruction, found: Keys) -> str | None:
-        """A kernel must not read what it has already overwritten. A fusion has each operand once: an array
-        that is both updated and read could not be copied for it.
+        """The reason why `inst` is not computed in the kernel: it reads what the kernel overwrites. A fusion
+        has each operand once, so that an array that is both updated and read could not be copied for it.
         """
         targets = {chased(o) for o in cls.written(hero)}
         others = (*inst.operands, *hero.operands[len(cls.written(hero)) :])
@@ -70,10 +78,10 @@ class InPlaceKind(Kind):
 
 
 class UpdateKind(InPlaceKind):
-    """A dynamic-update-slice in place: writes the update into the memory of operand 0.
+    """A dynamic-update-slice in place: it writes the update into the memory of operand 0.
 
-    The update and the start indices may be computed; they may read of operand 0 at most the element that is
-    being written.
+    The update and the start indices may be computed in the kernel. Of operand 0 they may read at most the
+    element that is being written.
     """
 
     name = "update"
@@ -91,7 +99,9 @@ class UpdateKind(InPlaceKind):
 
     @classmethod
     def operand_keys(cls, keys: AccessKeys, hero: Instruction) -> list[int]:
-        """The array has a key of its own, the update that of its elements, start indices are scalars."""
+        """The keys of the operands: the array has a key of its own, the update that of its elements; start
+        indices are scalars.
+        """
         whole, _, *starts = hero.operands
         return [
             keys.special(("whole", hero.id, 0), elements(whole.shape)),
@@ -105,7 +115,9 @@ class UpdateKind(InPlaceKind):
 
     @classmethod
     def why_not_read(cls, keys: AccessKeys, inst: Instruction, hero: Instruction, found: Keys) -> str | None:
-        """The array may be read at the elements that are overwritten, right before that, and nowhere else."""
+        """The reason why `inst` is not computed in the kernel. The array may be read at an element right
+        before it is overwritten, and nowhere else.
+        """
         if cls._is_overwritten(inst, hero) and list(found) == [cls._update(keys, hero)]:
             return None  # each element is read right before it is written
         if inst is hero.operands[1] and cls._reads_others(hero):
@@ -114,7 +126,7 @@ class UpdateKind(InPlaceKind):
 
     @classmethod
     def _is_overwritten(cls, inst: Instruction, hero: Instruction) -> bool:
-        """Whether an instruction reads the part of the array that is overwritten."""
+        """Whether an instruction reads exactly the part of the array that is overwritten."""
         whole, update, *starts = hero.operands
         if isinstance(inst.op, hlo.DynamicSlice):
             return inst.operands == (whole, *starts) and inst.shape is update.shape
@@ -125,7 +137,7 @@ class UpdateKind(InPlaceKind):
 
     @classmethod
     def _reads_others(cls, hero: Instruction) -> bool:
-        """Whether the elements of the update are computed from other elements of the updated array."""
+        """Whether elements of the update are computed from other elements of the updated array."""
         target, seen, left = chased(hero.operands[0]), set[Instruction](), [hero.operands[1]]
         while left and len(seen) < MOST_LOOKED_AT:
             inst = left.pop()
@@ -139,13 +151,13 @@ class UpdateKind(InPlaceKind):
         return False
 
     def plan(self, task: KernelTask, target: Target) -> UpdatePlan:
-        """Cuts the space of the update's elements."""
+        """Divides the space of the update's elements."""
         space, phase = loop_space(task, self.dims, target)
         return UpdatePlan(self.dims, space, self.hero.name, phases=(phase,))
 
 
 class ScatterGeometry:
-    """The dimension numbers of a scatter, resolved for its shapes."""
+    """The dimensions and sizes of a scatter: its attributes, applied to the shapes of its operands."""
 
     def __init__(self, inst: Instruction):
         self.op = op = op_of(inst, Scatter)
@@ -160,11 +172,11 @@ class ScatterGeometry:
         self.batch_sizes = [shape.dims[d] for d in self.batch_dims]
         self.window_sizes = [shape.dims[d] for d in op.update_window_dims]
         self.left_out = op.dropped
-        self.sizes = op.window_sizes(len(self.dims), shape.dims)  # in each dimension of the operands
+        self.sizes = op.window_sizes(len(self.dims), shape.dims)  # of a window in each operand dimension
 
     @property
     def row(self) -> int:
-        """The number of elements that are adjacent in windows, updates and operands alike."""
+        """The number of elements that are adjacent in a window, in its update and in the operand."""
         windows = self.op.update_window_dims
         last = len(self.dims) - 1
         contiguous = windows and windows[-1] == len(self.update_dims) - 1 and last not in self.left_out
@@ -172,7 +184,7 @@ class ScatterGeometry:
 
     @property
     def batch_count(self) -> int:
-        """The number of windows of the updates."""
+        """The number of windows."""
         return prod(self.batch_sizes)
 
     @property
@@ -182,7 +194,7 @@ class ScatterGeometry:
 
     @property
     def indexed(self) -> tuple[int, ...]:
-        """The operand dimensions in which windows begin at the given indices."""
+        """The operand dimensions in which the start of a window depends on the indices or their position."""
         return (*self.op.scatter_dims_to_operand_dims, *self.op.input_batching_dims)
 
     @property
@@ -192,7 +204,7 @@ class ScatterGeometry:
 
     @property
     def atomic(self) -> str:
-        """The atomic operation that equals the combiner in any order; "" for none."""
+        """The atomic operation that may replace the combiner, whatever the order; "" if there is none."""
         root = self.op.to_apply.root
         read = sorted(getattr(o.op, "parameter_number", -1) for o in root.operands)
         dtype = shape_of(self.operands[0]).dtype
@@ -206,25 +218,25 @@ _ATOMIC = {"add": "add", "minimum": "min", "maximum": "max", "and": "and", "or":
 
 
 class Sharing(Enum):
-    """How the threads of all blocks share a scatter, so that every element receives its updates in order."""
+    """How the threads of all blocks divide a scatter, so that every element receives its updates in order."""
 
-    ALONE = "one thread does all"
-    FREE = "a thread per element of the updates: no two meet, or they meet in atomic operations"
-    OWNERS = "a thread per element of a window, and per so many starts; it looks at all indices"
-    WINDOW = "the threads of one block share each window, one after the other"
+    ALONE = "one thread does the whole scatter"
+    FREE = "a thread per element of the updates: no two write the same element, or they write atomically"
+    OWNERS = "a thread per element of a window and per range of window starts; it reads all indices"
+    WINDOW = "the threads of one block share each window; windows come one after the other"
 
 
 @dataclass(frozen=True, slots=True)
 class ScatterPlan(Plan):
-    """A scatter in place. A window is processed in rows of `row` elements, `lanes` at a time. `beside`: the
-    number of updates that are computed at once, before they are applied one by one.
+    """The plan of a scatter in place. A window is processed in rows of `row` elements, `lanes` at a time.
+    `beside`: the number of updates that are computed at once, before they are applied one by one.
     """
 
     hero: str
     row: int
     lanes: int
     sharing: Sharing = Sharing.ALONE
-    owners: int = 1  # threads that share the starts of windows, of each element of a window
+    owners: int = 1  # threads for each element of a window, which divide the starts of windows
     atomic: bool = False
     beside: int = 1
 
@@ -242,20 +254,22 @@ class ScatterKind(InPlaceKind):
 
     @classmethod
     def operand_keys(cls, keys: AccessKeys, hero: Instruction) -> list[int]:
-        """All updates are read under one key."""
+        """The keys of the operands; all updates have the same one."""
         count = len(hero.operands) // 2
         *own, update = own_keys(keys, hero)[: count + 2]
         return [*own, *[update] * count]
 
     @classmethod
     def why_not_operand(cls, user: Instruction, numbers: Sequence[int], inst: Instruction) -> str | None:
-        """Indices are read many times, so they are not computed in the kernel unless that is free."""
+        """The reason why an operand is not computed in the kernel: indices are read many times, unless they
+        are free to compute.
+        """
         if len(user.operands) // 2 in numbers and not inst.op.free:
             return "indices of a scatter are read many times"
         return super().why_not_operand(user, numbers, inst)
 
     def plan(self, task: KernelTask, target: Target) -> ScatterPlan:
-        """Plans a loop over all windows in order, or shares them where the target runs threads by blocks."""
+        """Plans a loop over all windows in order, or divides them if threads share steps."""
         geometry = ScatterGeometry(self.hero)
         if target.threads > 1 and geometry.batch_count * geometry.window_count:
             return self._shared(geometry, task.name, target)
@@ -266,9 +280,9 @@ class ScatterKind(InPlaceKind):
         return ScatterPlan(self.hero.name, geometry.row, lanes, beside=beside, phases=(phase,))
 
     def _shared(self, g: ScatterGeometry, name: str, target: Target) -> ScatterPlan:
-        """The plan for blocks of threads."""
+        """The plan for thread blocks."""
         owners, blocks = 1, 1
-        # Where this holds, windows either are one or have nothing in common.
+        # If so, two windows are either equal or disjoint.
         disjoint = all(g.sizes[d] == 1 for d in g.op.scatter_dims_to_operand_dims)
         apart = g.batch_count == 1 or g.op.unique_indices and disjoint
         if apart or g.atomic:

@@ -88,7 +88,7 @@ def _fold(to_apply: Computation, shapes: Sequence[Shape]) -> Computation:
 
 
 def _parts(to_apply: Computation, module: Module) -> list[Computation]:
-    """Copies of a reducer in `module`, one for each element of its result."""
+    """Copies of a reducer in `module`, each of which returns one element of the reducer's result."""
     if not to_apply.root.shape.is_tuple:
         return [clone_computation(to_apply, module)]
     parts = []

@@ -43,7 +43,7 @@ def load_program(text: str, segment: bytes, target: Target) -> Program:
         raise VerifyError(f"program {program.name} is long running, but its text says that it is not")
     for kernel, planned in zip(program.kernels, kernels, strict=True):
         if kernel != planned:
-            raise VerifyError(f"kernel {kernel.name} does not have the plan that {target.name} makes")
+            raise VerifyError(f"kernel {kernel.name}: its plan differs from the one for {target.name}")
     return program
 
 
@@ -74,7 +74,7 @@ def _planned(kernel: Kernel, target: Target) -> Kernel:
     needed = {(leaf, number) for leaf, number in forced if shapes[leaf].byte_size}
     allowed = forced | {(leaf, number) for leaf, numbers in free.items() for number in numbers}
     if not needed <= set(kernel.in_place) <= allowed:
-        raise VerifyError(f"kernel {kernel.name} may not write in place as {kernel.in_place} says")
+        raise VerifyError(f"kernel {kernel.name}: its computation does not allow in_place={kernel.in_place}")
     if kernel.name != kernel_name(computation, kernel.in_place):
         raise VerifyError(f"kernel {kernel.name}: the name is not the hash of its computation")
     return plan_kernel(kernel.name, computation, kernel.in_place, target)
@@ -94,7 +94,7 @@ def _written(computation: Computation) -> int:
 
 def _check(program: Program, step: Step, target: Target) -> None:
     """Checks that registers can hold a register step's values, and that a custom call has the right callee:
-    the verifier of programs cannot know these.
+    the verifier of programs cannot check these.
     """
     if isinstance(step, RegisterStep):
         root = step.computation.root

@@ -67,7 +67,7 @@ class DefinedValues:
         return find(found) in self._known
 
     def of(self, inst: Instruction, leaf: int = 0) -> ArrayValue:
-        """The value of a leaf of `inst`, with the shape that the leaf has there."""
+        """The value of a leaf of `inst`, with the shape that the leaf has in `inst`."""
         found = self.flow.leaves[inst][leaf]
         assert found is not None
         value = self._known.get(find(found))
@@ -93,8 +93,8 @@ class DefinedValues:
         return target
 
     def at(self, inst: Instruction, leaf: int, place: BufferSlice | None, steps: list[Step]) -> ArrayValue:
-        """The value of a leaf of `inst` in the memory `place`: adds a copy unless it is already there.
-        Without `place`, the value wherever it is.
+        """The value of a leaf of `inst` in the memory `place`: adds a copy unless it is already in that
+        memory. If `place` is None, returns the value as it is.
         """
         value = self.of(inst, leaf)
         if place is None or value.place == place:

@@ -163,7 +163,7 @@ class _Runner:
             return "disabled"
         only = self.flags.enable_hlo_passes_only
         if only and step.name not in only and not step.required:
-            return "not among those enabled"
+            return "it is not among the enabled passes"
         return None
 
     def run_pass(self, step: Pass, number: int, group: str) -> None:
@@ -215,7 +215,7 @@ class _Runner:
         found = dict(step.options)
         if asks_for_target(step.function):
             if self.target is None and needs_target(step.function):
-                message = f"pass '{step.name}' asks about a machine: driver.run wants a target"
+                message = f"pass '{step.name}' needs a target, but driver.run got none"
                 raise errors.InvalidArgument(message)
             found["target"] = self.target
         return found
@@ -272,7 +272,7 @@ class _Runner:
         timing.after = instruction_count(self.module)
 
     def report(self) -> None:
-        """Prints timings and the use of fuel to standard error, if the flags ask for them."""
+        """Prints timings and the use of fuel to standard error, if the flags enable that."""
         out = sys.stderr
         if self.flags.timings:
             total = sum(t.seconds for t in self.timings.values())

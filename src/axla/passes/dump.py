@@ -23,7 +23,7 @@ _counter = itertools.count()
 
 
 def wanted(module: Module, flags: Flags | None = None) -> bool:
-    """Whether the flags ask for dumps of this module."""
+    """Whether the flags enable dumps of this module."""
     flags = flags or flag_values.current()
     return bool(flags.dump_to) and re.search(flags.dump_hlo_module_re, module.name) is not None
 
@@ -61,7 +61,7 @@ def write_text(module: Module, suffix: str, text: str | bytes, flags: Flags | No
 
 
 def write_module(module: Module, stage: str, flags: Flags | None = None) -> str:
-    """Writes a module in the formats that the flags ask for. Returns the path of the text, or "" if none was
+    """Writes a module in the formats that the flags select. Returns the path of the text, or "" if none was
     written.
     """
     flags = flags or flag_values.current()

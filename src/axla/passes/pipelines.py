@@ -40,7 +40,7 @@ _ROUNDING = "rounding: a sum in another order"
 _LOOPS, _CONDITIONALS = frozenset({"while"}), frozenset({"conditional"})
 _CUSTOM_CALLS, _DOTS = frozenset({"custom-call"}), frozenset({"dot"})
 
-# Structure
+# Passes that change the structure of computations
 call_inliner = Pass("call-inliner", inline.call_inliner, ops=frozenset({"call"}))
 defuse = Pass("defuse", inline.defuse, required="kernels are decided by our own fusion pass")
 flatten_call_graph = Pass(
@@ -85,7 +85,7 @@ expand_barriers = Pass(
     ops=frozenset({"opt-barrier"}),
 )  # fmt: skip
 
-# Values
+# Passes that change instructions
 effect_order = Pass(
     "effect-order", effects.effect_order, required="every backend has the same order of effects"
 )
@@ -111,7 +111,7 @@ constant_folding = Pass("constant-folding", fold.constant_folding)
 cse = Pass("cse", cse_file.cse)
 dce = Pass("dce", dce_file.dce)
 
-# Kernels and memory
+# Passes that prepare kernels and memory
 layout_normalization = Pass(
     "layout-normalization", normalize.layout_normalization, required="no emitter knows layouts"
 )

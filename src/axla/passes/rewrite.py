@@ -45,7 +45,7 @@ from axla.ir.traverse import callers, computations_callees_first, post_order
 
 FIRINGS_PER_INSTRUCTION = 10
 WIDE = 32  # number of operands above which a user is updated later, see `_Rewriter`
-FREE_FIRINGS = 1000  # for small computations that grow much (map bodies, loops)
+FREE_FIRINGS = 1000  # firings allowed in addition, as small computations may grow much (map bodies, loops)
 
 
 Rewritten = Instruction | None
@@ -100,8 +100,9 @@ def rule(
     *classes: type[Op], group: str = "algsimp", family: Callable[[type[Op]], bool] | None = None,
     of: type[Op] | None = None, where: Callable[[Instruction], bool] | None = None, allows: str = "",
 ) -> Callable[[Rewrite], Rewrite]:  # fmt: skip
-    """Declares a function of a root and its operands as a rule of the pass `group`, for `classes`, or, if
-    `family` is given, for all ops for which it holds. `of`, `where` and `allows`: see `Rule`.
+    """A decorator: declares a function of a root and its operands as a rule of the pass `group`. The rule
+    applies to the op classes `classes` or, if `family` is given, to all op classes for which it holds. `of`,
+    `where` and `allows`: see `Rule`.
     """
 
     def declare(function: Rewrite) -> Rewrite:

@@ -105,7 +105,7 @@ def parse_passes(
         match = _ITEM.match(text, at)
         if match is None:
             raise InvalidArgument(
-                f"--passes: cannot read {text[at:]!r}; wanted name or name{{option=value,...}}, with commas"
+                f"--passes: bad text {text[at:]!r}; wanted name or name{{option=value,...}}, comma-separated"
             )
         name, options, _ = match.groups()
         at = match.end()

@@ -1,14 +1,15 @@
-"""All structs and signatures at boundaries between Python, generated code and C, declared once.
+"""All structs and signatures at the boundaries between Python, generated code and C, declared once.
 
-A `Struct` is a table of fields; `ctypes()` and `c()` render it, `index` and `offset` locate a field. Offsets
-and sizes depend on `pointer_bytes`, the size of the machine's pointers; C computes its own. Tests compare
-both with the output of compilers. The return codes of programs are those of `axla.core.status`.
+A `Struct` is a table of fields: `ctypes()` and `c()` return it as a ctypes class and as a C declaration,
+`index` and `offset` locate a field. Offsets and sizes depend on `pointer_bytes`, the size of the machine's
+pointers; C compilers compute their own. Tests compare both with the output of compilers. The return codes of
+programs are those of `axla.core.status`.
 
-The entry of a program is `i32 axla_entry(ptr frame)`, 0 meaning success. A kernel is `i32 kernel(ptr frame,
-ptr args, i64 begin, i64 end)`; the meaning of `args` is private to kernel and caller, and `[begin, end)` is a
-range of its outer index space. `frame->parallel_for(frame, kernel, args, count, grain)` runs the kernel on
-[0, grain), [grain, 2*grain), ... below count. The split never depends on the number of threads. It polls the
-cancel flag before each range, and returns the code of the lowest range that failed.
+The entry of a program is `i32 axla_entry(ptr frame)`; it returns 0 on success. A kernel is `i32 kernel(ptr
+frame, ptr args, i64 begin, i64 end)`: only the kernel and its caller interpret `args`, and `[begin, end)` is
+a range of its outer index space. `frame->parallel_for(frame, kernel, args, count, grain)` runs the kernel on
+[0, grain), [grain, 2*grain), ... below count. The ranges never depend on the number of threads. It polls the
+cancel flag before each range, and returns the code of the first range, in index order, that failed.
 """
 
 from __future__ import annotations
@@ -33,12 +34,13 @@ from axla.core.templates import fill
 FRAME_VERSION = 1
 
 RNG_SEED = (0x9E3779B97F4A7C15, 0xD1B54A32D192ED03)
-"""The state of random numbers that a program starts with, whoever calls it."""
+"""The state of the random number ops at the start of a program."""
 
 POINTER = 8
-"""Bytes of a pointer on the machines that run programs in this process; 32-bit targets say 4."""
+"""The bytes of a pointer in this process; 4 for targets of 32 bits."""
 
-# Type name: ctypes, LLVM, C, bytes (of a pointer: on a 64-bit machine). i64 is aligned to 8 everywhere.
+# Type name: (ctypes class, LLVM type, C type, bytes on a 64-bit machine). i64 is aligned to 8 bytes
+# everywhere.
 _TYPES: dict[str, tuple[type, str, str, int]] = {
     "i8": (c.c_int8, "i8", "int8_t", 1),
     "i32": (c.c_int32, "i32", "int32_t", 4),
@@ -50,21 +52,21 @@ _TYPES: dict[str, tuple[type, str, str, int]] = {
 
 @dataclass(frozen=True, slots=True)
 class CField:
-    """A field of a boundary struct: an integer, a pointer, or `count` of them in a row."""
+    """A field of a struct at a boundary: an integer, a pointer, or an array of `count` of them."""
 
     name: str
     type: str
     doc: str
-    c_type: str = ""  # a more telling C type of the same size
+    c_type: str = ""  # a more specific C type of the same size
     count: int = 1
 
     @property
     def llvm(self) -> str:
-        """Its LLVM type; for an array, that of an element."""
+        """The LLVM type of the field; for an array, that of its elements."""
         return _TYPES[self.type][1]
 
     def align(self, pointer_bytes: int = POINTER) -> int:
-        """The alignment in bytes: the size of the integer or pointer."""
+        """The alignment in bytes, which is the size of the integer or pointer."""
         return pointer_bytes if self.type == "ptr" else _TYPES[self.type][3]
 
     def size(self, pointer_bytes: int = POINTER) -> int:
@@ -73,37 +75,41 @@ class CField:
 
 
 class Struct:
-    """A boundary struct, laid out by the rules of C: each field at the next multiple of its alignment."""
+    """A struct at a boundary, laid out by the rules of C: each field is at the next multiple of its
+    alignment.
+    """
 
     def __init__(self, name: str, doc: str, *fields: CField) -> None:
         self.name, self.doc, self.fields = name, doc, fields
 
     def index(self, name: str) -> int:
-        """The position of a field, as `getelementptr` counts."""
+        """The position of a field, as `getelementptr` counts; KeyError if the struct does not have it."""
         for i, field in enumerate(self.fields):
             if field.name == name:
                 return i
         raise KeyError(f"struct {self.name} has no field {name!r}")
 
     def offset(self, name: str, pointer_bytes: int = POINTER) -> int:
-        """The byte offset of a field."""
+        """The offset of a field in bytes."""
         return _offsets(self, pointer_bytes)[self.index(name)]
 
     @property
     def size(self) -> int:
-        """The bytes of the struct on a 64-bit machine."""
+        """The size of the struct on a 64-bit machine, in bytes."""
         return self.size_on(POINTER)
 
     def size_on(self, pointer_bytes: int) -> int:
-        """The bytes of the struct where pointers have `pointer_bytes`."""
+        """The size of the struct, in bytes, on a machine with pointers of `pointer_bytes`."""
         return _offsets(self, pointer_bytes)[-1]
 
     def ctypes(self) -> type[c.Structure]:
-        """The ctypes class of the struct (one per struct)."""
+        """The ctypes class of the struct; every call returns the same one."""
         return _ctypes(self)
 
     def c(self, *, named: bool = True) -> str:
-        """The C declaration, with the documentation as comments. Without `named`, a typedef precedes it."""
+        """The C declaration with the documentation as comments: `typedef struct {...} NAME`; with `named`
+        False, a struct whose typedef is elsewhere.
+        """
         lines = [f"/* {self.doc} */", f"{'typedef ' if named else ''}struct {self.name} {{"]
         for f in self.fields:
             kind = f.c_type or _TYPES[f.type][2]
@@ -115,7 +121,7 @@ class Struct:
 
 @lru_cache
 def _offsets(struct: Struct, pointer_bytes: int) -> tuple[int, ...]:
-    """The offset of every field, and the padded size at the end."""
+    """The offset of every field, then the size of the struct, padded to its alignment."""
     offsets, at, widest = [], 0, 1
     for f in struct.fields:
         align = f.align(pointer_bytes)
@@ -133,7 +139,7 @@ def _ctypes(struct: Struct) -> type[c.Structure]:
 
 
 def structure(doc: str, /, **fields: Any) -> Any:
-    """The ctypes class of a struct with these fields."""
+    """Makes the ctypes class of a struct with these fields."""
     return type("Structure", (c.Structure,), {"_fields_": list(fields.items()), "__doc__": doc})
 
 
@@ -172,7 +178,7 @@ STATUS = Struct(
 
 
 def status_message(address: int) -> str:
-    """The message in a failed status."""
+    """The message in a STATUS at an address, of a call that failed."""
     status = STATUS.ctypes().from_address(address)
     length = min(max(status.length, 0), STATUS_TEXT)
     return c.string_at(address + STATUS.offset("message"), length).decode("utf-8", "replace")
@@ -182,7 +188,7 @@ STRUCTS = (FRAME, STATUS)
 
 
 def c_frame() -> str:
-    """The header for callers in C99 and C++: error codes, signatures, the frame. It may be included twice."""
+    """The C99 and C++ header for callers: error codes, signatures, the frame. It may be included twice."""
     codes = [f"  AXLA_{row.name.upper()} = {code}, /* {row.about} */" for code, row in FRAME_ERRORS.items()]
     codes.append(f"  AXLA_FIRST_MESSAGE = {FIRST_MESSAGE} /* this and above: the program's own messages */")
     frame = FRAME.c(named=False)

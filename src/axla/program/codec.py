@@ -1,7 +1,7 @@
-"""Trees of frozen dataclasses as text, derived from their type hints.
+"""Text forms of trees of frozen dataclasses, derived from their type hints.
 
 A dataclass is written as a word and its fields, `name=value`, without those that have their default value. If
-it takes a line of its own, fields with many lines follow below, indented by two:
+it takes a line of its own, fields with many lines follow, indented by two more blanks:
 
     loop name=while.1 carries=(s32[], f32[4])
       condition: registers
@@ -10,9 +10,9 @@ it takes a line of its own, fields with many lines follow below, indented by two
       body:
         kernel name=fusion kernel=k0 operands=(workspace[0:64]) results=(result0[0:64])
 
-Fields may be numbers, text, enums, element types, shapes, tuples, `none` and dataclasses in unions
-(identified by their word). A `Format` is the notation of a type. Equal values have equal texts. Reading takes
-linear time, and creates only these types.
+Fields may be numbers, text, enums, element types, shapes, tuples, `none`, and dataclasses in unions (which
+their word identifies). A `Format` is the notation of a type. Equal values have equal texts. Reading takes
+linear time, and creates objects of these types only.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ _LINE = regex(r"( *)([^\n]*)\n?")
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """A type's notation: how it is written and read. A block has lines of its own, and is read from their
-    text; for others, `read` receives the Reader.
+    """The notation of a type: a function that writes a value, and one that reads it. A `block` has lines of
+    its own, and `read` receives their text; otherwise `read` receives the TextReader.
     """
 
     write: Callable[[Any], str]
@@ -57,39 +57,43 @@ class Format:
 class TextReader(ShapeCursor):
     """A cursor over a text and its lines."""
 
-    most_levels = 150  # of dataclasses and tuples in each other: reading recurses
+    most_levels = 150  # of nested dataclasses and tuples, as reading is recursive
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
-        self.known: dict[str, Any] = {}  # for forms that name what was read before
-        self.lines: list[tuple[int, int, int]] = []  # indentation, start behind it, end
+        self.known: dict[str, Any] = {}  # objects that were read, by name, for forms that refer to them
+        self.lines: list[tuple[int, int, int]] = []  # (indentation, start after it, end) of each line
         for found in _LINE.finditer(text):
             if found[2].strip():
                 self.lines.append((len(found[1]), found.start(2), found.end(2)))
         self.line = 0
 
     def next_line(self, indent: int) -> bool:
-        """Moves to the next line if it has this indentation; an error if it is indented deeper."""
+        """Moves to the next line if its indentation is `indent`, and returns whether it is; fails if the line
+        is indented more deeply.
+        """
         found, self.pos, _ = self.lines[self.line] if self.line < len(self.lines) else (-1, len(self.text), 0)
         if found > indent:
             self.fail(f"expected at most {indent} blanks before this, found {found}")
         return found == indent
 
     def line_ends(self) -> bool:
-        """Checks that only blanks are left in the line."""
+        """Whether only blanks are left in the current line."""
         end = self.lines[self.line][2]
         if self.pos > end:
             self.fail("the line is not complete", end)
         return not self.text[self.pos : end].strip()
 
     def end_line(self) -> None:
-        """Moves to the next line; fails when anything is left on this one."""
+        """Moves to the next line; fails if anything is left on the current one."""
         if not self.line_ends():
             self.fail(f"expected the end of the line, found {self.saw()}")
         self.line += 1
 
     def block(self, indent: int, read: Callable[[str], Any]) -> Any:
-        """Applies `read` to the text of all following lines indented by at least `indent`."""
+        """Returns the result of `read` for the text of all following lines that are indented by at least
+        `indent`.
+        """
         first, lines = self.line, self.lines
         while self.line < len(lines) and lines[self.line][0] >= indent:
             self.line += 1
@@ -108,17 +112,17 @@ Made = Callable[[TextReader, Any], None]
 
 
 def write_text(value: str) -> str:
-    """A string, without quotes if it is a plain word."""
+    """A string as text: without quotes if it is a plain word."""
     return value if _BARE.match(value) else quote(value)
 
 
 def read_text(reader: TextReader) -> str:
-    """A string in quotes, or a plain word."""
+    """Reads a string in quotes, or a plain word."""
     return reader.quoted() if reader.peek('"') else reader.word("a name or a string")
 
 
 def _choice(names: Mapping[str, Any], what: str) -> Format:
-    """A form that accepts only these words."""
+    """A form that consists of one of these words."""
 
     def read(reader: TextReader) -> Any:
         at = reader.skip()
@@ -132,7 +136,7 @@ def _choice(names: Mapping[str, Any], what: str) -> Format:
 
 
 def read_array(reader: TextReader) -> Shape:
-    """The shape of an array; ParseError for a tuple."""
+    """Reads the shape of an array; ParseError for a tuple."""
     at = reader.skip()
     shape = reader.shape()
     if not isinstance(shape, Shape):
@@ -164,18 +168,18 @@ FORMS: dict[Any, Format] = {
 
 
 class FormatNode:
-    """How a type is written and read: in a line, or as a block that starts on the current line. `indent` is
-    that of the line.
+    """Writes and reads values of one type: in a line, or as a block of lines. `indent` is the indentation of
+    the current line.
     """
 
     block = False
 
     def write(self, value: Any, indent: str) -> str:
-        """Returns the text of a value. Further lines of a block are indented deeper than `indent`."""
+        """The text of a value. Further lines of a block are indented more deeply than `indent`."""
         raise NotImplementedError
 
     def read(self, reader: TextReader, indent: int) -> Any:
-        """Reads a value at the cursor; blocks are expected at the indentation of `indent` and deeper."""
+        """Reads a value at the cursor. The lines of a block are indented more deeply than `indent`."""
         raise NotImplementedError
 
 
@@ -195,7 +199,7 @@ class _Leaf(FormatNode):
 
 
 class _Tuple(FormatNode):
-    """tuple[X, ...]: in a line, or with an element per line."""
+    """The form of tuple[X, ...]: in a line, or one element per line."""
 
     def __init__(self, item: FormatNode, block: bool) -> None:
         self.item, self.block = item, block
@@ -213,7 +217,7 @@ class _Tuple(FormatNode):
         reader.end_line()
         found = []
         while reader.next_line(indent + 2):
-            reader.accept("-")  # of a tuple in a tuple
+            reader.accept("-")  # marks a tuple within a tuple
             found.append(self.item.read(reader, indent + 2))
             if not self.item.block:
                 reader.end_line()
@@ -221,7 +225,7 @@ class _Tuple(FormatNode):
 
 
 class _Row(FormatNode):
-    """tuple[X, Y]"""
+    """The form of tuple[X, Y]."""
 
     def __init__(self, items: list[FormatNode]) -> None:
         self.items = items
@@ -239,11 +243,11 @@ class _Row(FormatNode):
 
 
 class _Record(FormatNode):
-    """A dataclass."""
+    """The form of a dataclass."""
 
     def __init__(self, kind: type, block: bool, made: Made | None) -> None:
         self.kind, self.block, self.made = kind, block, made
-        # `LoopStep` is `loop`: what all of a union have in common tells nothing.
+        # `LoopStep` becomes `loop`, since the suffix is the same for all members of a union.
         self.word = re.sub(r"(?<=.)-(step|plan|spec|kind)$", "", _kebab(kind.__name__))
         self.fields: dict[str, FormatNode] = {}
         self.defaults: dict[str, Any] = {}
@@ -308,7 +312,9 @@ class _Record(FormatNode):
 
 
 class _Union(FormatNode):
-    """Dataclasses identified by their words, tuples by their bracket, None by its word, and one more type."""
+    """The form of a union: dataclasses are recognised by their words, tuples by their bracket, None by its
+    word; one more type may be a member.
+    """
 
     def __init__(self, members: list[FormatNode], none: bool) -> None:
         self.records = {m.word: m for m in members if isinstance(m, _Record)}
@@ -347,12 +353,13 @@ class _Union(FormatNode):
 
 
 class TextCodec:
-    """Reads and writes one type with everything inside it.
+    """Reads and writes values of one type and of all types within it.
 
-    `forms` extends or overrides FORMS: by type, or by the name of an alias in type hints. `lines`: the
+    `forms` extends or overrides FORMS, by type, or by the name of an alias in type hints. `lines`:
     dataclasses, or base classes, that take a line of their own (as do those that contain a block), and tuples
-    with such items. `known`: base classes in fields, with the union that is meant. `made` is called for each
-    dataclass that is read. Fields in `skip` are omitted; such a text cannot be read back.
+    with such items. `known` maps a base class in type hints to the union that it stands for. `made` has
+    functions that are called for each dataclass that was read. Fields in `skip` are not written; such a text
+    cannot be read back.
     """
 
     def __init__(
@@ -366,25 +373,27 @@ class TextCodec:
         self.nodes: dict[Any, FormatNode] = {}
 
     def print(self, value: Any) -> str:
-        """The text of a dataclass, which ends with a line end."""
+        """The text of a dataclass, with a newline at its end."""
         return self.node(type(value)).write(value, "") + "\n"
 
     def parse(self, kind: type[T], text: str, line: int = 0) -> T:
-        """The value in a text, from line number `line` on; ParseError says where it is wrong."""
+        """Reads a value from a text, from line number `line` on; ParseError, with the position, if it is
+        malformed.
+        """
         reader = TextReader(text)
         reader.line = line
         try:
             if not reader.next_line(0):
                 reader.fail(f"expected {kind.__name__}, found {reader.saw()}")
             value = self.node(kind).read(reader, 0)
-        except RecursionError:  # nesting is bounded; the caller's own stack was nearly full
+        except RecursionError:  # nesting is limited, but the caller had used up most of the stack
             reader.fail("nested too deeply for what is left of Python's stack")
         if reader.line != len(reader.lines):
             reader.fail("expected the end of the text", reader.lines[reader.line][1])
         return value
 
     def node(self, hint: Any) -> FormatNode:
-        """How a type hint is written and read."""
+        """The form of a type hint."""
         hint = self.known.get(hint, hint)
         found = self.nodes.get(hint)
         if found is None:
@@ -411,7 +420,7 @@ class TextCodec:
         record = self.nodes[hint] = _Record(
             hint, any(base in self.lines for base in hint.__mro__), self.made.get(hint)
         )
-        hints = typing.get_type_hints(hint, localns=self.aliases)  # a field may hold the record again
+        hints = typing.get_type_hints(hint, localns=self.aliases)  # may contain this record
         record.fields = {
             f.name: self.node(hints[f.name])
             for f in fields(hint)

@@ -10,13 +10,15 @@ from axla.core.dtypes import S32
 from axla.core.shape import Shape
 from axla.custom.site import TableFunction
 
-# A leaf index, or a tuple of trees: `(0, (1, 2))` is the shape of a result `(a, (b, c))`.
+# A leaf index, or a tuple of trees: `(0, (1, 2))` stands for a result `(a, (b, c))`.
 Tree = int | tuple["Tree", ...]
 
 
 @dataclass(frozen=True, slots=True)
 class ValueSpec:
-    """An array that crosses the boundary; `bytes` is its size in memory (a sub-byte type takes one byte)."""
+    """An array among the parameters or results; `bytes` is its size in memory (an element of less than 8 bits
+    takes a byte).
+    """
 
     name: str
     shape: Shape
@@ -28,10 +30,11 @@ class ValueSpec:
 
 @dataclass(frozen=True, slots=True)
 class Alias:
-    """Result leaf `result` is written to the memory of parameter leaf `parameter`.
+    """Says that result leaf `result` is written to the memory of parameter leaf `parameter`.
 
-    The runtime passes one address for both: the caller's array, which is donated, or a copy. `must`: the
-    program says must-alias; memory that is shared or foreign is copied anyway.
+    The runtime passes the same address for both: of the caller's array, if it is donated, or of a copy.
+    `must`: the program has must-alias; an array whose memory is shared, or belongs to others, is copied
+    nevertheless.
     """
 
     result: int
@@ -44,11 +47,11 @@ class Alias:
 
 @dataclass(frozen=True, slots=True)
 class SizeOf:
-    """The location of a dynamic dimension's actual size: scalar `number` among the parameters, or results, of
-    the code.
+    """The place of a dynamic dimension's actual size: it is scalar `number` among the parameters (or results)
+    of the code.
 
-    `leaf` has memory for its maximal size; the valid elements are those below the sizes, at their usual
-    positions.
+    Leaf `leaf` has memory for its largest size. The elements with indices below the sizes are valid, at the
+    positions that they would have in an array of the largest size.
     """
 
     leaf: int
@@ -57,8 +60,8 @@ class SizeOf:
 
 
 def sizes_of(specs: Sequence[ValueSpec]) -> tuple[SizeOf, ...]:
-    """The sizes of dynamic dimensions: s32 scalars after the leaves, in the order of leaves, and of
-    dimensions in memory.
+    """The places of the sizes of all dynamic dimensions: s32 scalars after the leaves, in the order of
+    leaves, and of dimensions in memory.
     """
     places = [
         (leaf, d)
@@ -72,13 +75,13 @@ def sizes_of(specs: Sequence[ValueSpec]) -> tuple[SizeOf, ...]:
 
 @dataclass(frozen=True, slots=True)
 class RendezvousKey:
-    """A rendezvous for collectives: the participants (replica * partitions + partition) of a group, once for
-    each channel, and once for each asynchronous collective, since several may be in progress.
+    """A rendezvous of collectives: the participants (as replica * partitions + partition) of a group. Each
+    channel has its own, and so has each asynchronous collective, since several may be in progress.
     """
 
     members: tuple[int, ...]
     channel: int | None = None
-    pair: int = 0  # 1, 2...: of the collectives in two halves
+    pair: int = 0  # 1, 2...: for asynchronous collectives
 
     def __str__(self) -> str:
         of = f"of {self.members}" + (f" on channel {self.channel}" if self.channel is not None else "")
@@ -89,8 +92,8 @@ class RendezvousKey:
 class Interface:
     """A compiled program as its caller sees it. Leaves are numbered in tree order.
 
-    The code of a program with dynamic sizes has more parameters and results, which are the sizes
-    (`sizes_of`); `of_code` is the interface with these.
+    The code of a program with dynamic sizes has the sizes as additional parameters and results (`sizes_of`);
+    `of_code` is the interface with them.
     """
 
     name: str
@@ -101,17 +104,17 @@ class Interface:
     aliases: tuple[Alias, ...] = ()
     workspace_bytes: int = 0
     constants_bytes: int = 0
-    messages: tuple[str, ...] = ()  # of the codes from abi.FIRST_MESSAGE on
+    messages: tuple[str, ...] = ()  # messages of the error codes from abi.FIRST_MESSAGE on
     functions: tuple[TableFunction, ...] = ()  # the function table, in order
     participants: tuple[int, int] = (1, 1)  # replicas, and partitions of each
     rendezvous_keys: tuple[RendezvousKey, ...] = ()
-    # True when a run may take more than some 20 us, may loop without a constant bound, or calls Python: it
-    # then releases the interpreter lock and can be interrupted. A short run keeps the lock, which is faster.
+    # Whether a run may take more than some 20 us, may loop without a constant bound, or calls Python. Such a
+    # run releases the interpreter lock and can be interrupted. A short run keeps the lock, which is faster.
     long_running: bool = True
 
     @property
     def is_dynamic(self) -> bool:
-        """Whether a parameter or result has a size that is determined by each call."""
+        """Whether a parameter or result has a dynamic size."""
         return any(spec.shape.is_dynamic for spec in (*self.parameters, *self.results))
 
     @property
@@ -120,8 +123,8 @@ class Interface:
         return {alias.parameter for alias in self.aliases}
 
     def of_code(self) -> Interface:
-        """The interface with all dimensions at their maximal size, and sizes as scalars; itself if nothing is
-        dynamic.
+        """The interface of the code: all dimensions have their largest size, and dynamic sizes are additional
+        scalars. The interface itself if nothing is dynamic.
         """
         if not self.is_dynamic:
             return self
@@ -133,7 +136,7 @@ class Interface:
         )  # fmt: skip
 
     def to_text(self) -> str:
-        """The interface as text, one fact a line."""
+        """The interface as text, one fact per line."""
         lines = [f"interface {self.name} {{"]
         lines += [f"  parameter {i} {spec}" for i, spec in enumerate(self.parameters)]
         lines += [f"  result {i} {spec}" for i, spec in enumerate(self.results)]
@@ -159,7 +162,9 @@ class Interface:
 
 
 def array_numbers(leaves: Sequence[object | None]) -> dict[int, int]:
-    """The number of each leaf among the arrays, as callers count: tokens, None here, are not arguments."""
+    """Maps the position of each leaf that is an array to its number among the arrays, as callers count:
+    tokens (None here) are not arguments.
+    """
     arrays = [leaf for leaf, found in enumerate(leaves) if found is not None]
     return {leaf: number for number, leaf in enumerate(arrays)}
 
@@ -172,7 +177,7 @@ def _with_sizes(specs: tuple[ValueSpec, ...]) -> tuple[ValueSpec, ...]:
 
 
 def tree_text(tree: Tree) -> str:
-    """`(0, (1, 2))` as text; written without recursion, since a program may nest its tuples deeply."""
+    """A tree as text: `(0, (1, 2))`. Without recursion, since a program may nest tuples deeply."""
     out: list[str] = []
     stack: list[Tree | str] = [tree]
     while stack:
@@ -190,7 +195,7 @@ def tree_text(tree: Tree) -> str:
 
 
 def tree_leaves(tree: Tree) -> list[int]:
-    """The leaf indices of a tree in order."""
+    """The leaf indices of a tree, in order."""
     leaves: list[int] = []
     stack: list[Tree] = [tree]
     while stack:
@@ -203,5 +208,5 @@ def tree_leaves(tree: Tree) -> list[int]:
 
 
 def is_flat(tree: Tree) -> bool:
-    """Whether a tree is a leaf 0, or a tuple of the leaves 0, 1, 2... without further nesting."""
+    """Whether a tree is the leaf 0, or a tuple of the leaves 0, 1, 2... without nested tuples."""
     return tree == 0 if not isinstance(tree, tuple) else tree == tuple(range(len(tree)))

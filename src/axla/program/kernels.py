@@ -1,4 +1,4 @@
-"""Kernels as data: an HLO computation, and the plan (`axla.kernels.plan`) of its code.
+"""Kernels as data: an HLO computation, and the plan (`axla.kernels.plan`) for its code.
 
 A kernel's buffers are the inputs (the parameters of its computation, in order), the outputs (the leaves of
 its root) and, if the plan needs it, scratch memory.
@@ -17,11 +17,11 @@ from axla.kernels.plan import KernelTask, Plan
 from axla.target.machine import Target
 
 SHORT_BYTES = 1 << 20
-"""Bytes that a kernel may read and write before it looks whether the run is cancelled."""
+"""The bytes that a kernel may read and write without polling for cancellation."""
 
 
 def output_shapes(computation: Computation) -> tuple[Shape, ...]:
-    """The shape of every output, in order."""
+    """The shape of every output of a kernel, in order."""
     return tuple(map(array, computation.root.shape.leaves()))
 
 
@@ -33,10 +33,10 @@ def _largest(computation: Computation) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """A kernel, compiled once and called from any number of steps.
+    """A kernel, which is compiled once and called from any number of steps.
 
-    `computation` is the entry of a module of its own. `kind` describes the kernel as text. `in_place`:
-    (output, input) pairs that share memory. The name identifies the computation, so kernels are compared by
+    `computation` is the entry of a module of its own. `kind` describes the kernel as text. `in_place` has the
+    (output, input) pairs that share memory. The name identifies the computation; so kernels are compared by
     all fields except the computation.
     """
 
@@ -48,34 +48,36 @@ class Kernel:
 
     @property
     def symbols(self) -> tuple[str, ...]:
-        """The functions called for its phases."""
+        """The names of the functions for its phases."""
         return tuple(dict.fromkeys(phase.symbol for phase in self.plan.phases))
 
     @property
     def polls(self) -> bool:
-        """Whether it polls for cancellation; runs with it let Python's other threads continue."""
+        """Whether the kernel polls for cancellation; during a run with such a kernel, other Python threads
+        can continue.
+        """
         shapes = (*(p.shape for p in self.computation.parameters), *output_shapes(self.computation))
         moved = sum(s.size * s.dtype.itemsize for s in shapes)
-        # What it computes and keeps nowhere may be more; what it calls, it calls for every element.
+        # Values that are not stored may be larger, and a called computation is run for every element.
         computations = self.computation.module.computations
         return max(moved, prod(c.fact("largest array", _largest) for c in computations)) > SHORT_BYTES
 
     def named(self) -> dict[str, Instruction]:
-        """The instructions of its computation by name."""
+        """The instructions of its computation, by name."""
         return {inst.name: inst for inst in self.computation.instructions}
 
 
 def plan_kernel(
     name: str, computation: Computation, in_place: tuple[tuple[int, int], ...], target: Target
 ) -> Kernel:
-    """The kernel for a computation; the (output, input) pairs `in_place` share memory."""
+    """Plans a computation as a kernel; the (output, input) pairs `in_place` share memory."""
     kind = kernel_kind(computation, target.limits)
     task = KernelTask(name, computation, in_place)
     return Kernel(name, str(kind), computation, in_place, kind.served(computation, target).plan(task, target))
 
 
 def variants_of(kernel: Kernel, target: Target) -> list[Kernel]:
-    """The same kernel with other plans that give the same bits; each once."""
+    """The kernel with each other plan that gives the same bits."""
     task = KernelTask(kernel.name, kernel.computation, kernel.in_place)
     kind = kernel_kind(kernel.computation, target.limits).served(kernel.computation, target)
     plans = dict.fromkeys(kind.variants(task, target))

@@ -1,4 +1,4 @@
-"""Allocations of a program and slices of them: frozen data with a text form."""
+"""Allocations of a program, and slices of them."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from axla.core.dataclass import dataclass
 
 
 class MemorySpace(enum.StrEnum):
-    """The kind of memory that contains an allocation."""
+    """The kind of memory that an allocation is in."""
 
-    DEVICE = "device"  # of whoever runs the program: on a CPU, its memory
-    HOST = "host"  # of the process that calls
+    DEVICE = "device"  # memory of the device that runs the program
+    HOST = "host"  # memory of the calling process
 
 
 class AllocationKind(enum.StrEnum):
@@ -25,8 +25,9 @@ class AllocationKind(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Allocation:
-    """A piece of memory. A parameter is `writable` when it is donated: `result` is the leaf that reuses it.
-    `size` is that of a parameter or result; the interface has those of constants and workspace.
+    """A block of memory. A parameter is `writable` if it is donated; then `result` is the result leaf that
+    reuses it. `size` is that of a parameter or result, in bytes; the sizes of constants and workspace are in
+    the interface.
     """
 
     kind: AllocationKind
@@ -58,7 +59,7 @@ class Allocation:
 
 @dataclass(frozen=True, slots=True)
 class BufferSlice:
-    """`size` bytes of an allocation from `offset` on."""
+    """A range of an allocation: `size` bytes from byte `offset` on."""
 
     allocation: Allocation
     offset: int
@@ -66,11 +67,13 @@ class BufferSlice:
 
     @property
     def space(self) -> MemorySpace:
-        """The memory space of the allocation: of the host or of the device."""
+        """The memory space of the allocation."""
         return self.allocation.space
 
     def overlaps(self, other: BufferSlice) -> bool:
-        """Whether they have a common byte."""
+        """Whether two slices have a common byte. A result that reuses a parameter's memory is the same
+        allocation.
+        """
         same = self.allocation == other.allocation or (
             self.allocation.kind is AllocationKind.PARAMETER
             and other.allocation.kind is AllocationKind.RESULT

@@ -1,4 +1,4 @@
-"""A compiled program as bytes: machine code with what is needed to call it. No pickle.
+"""Compiled programs as bytes: machine code, and what is needed to call it. Pickle is not used.
 
 The caller must make sure that the bytes are unchanged: `axla.core.cache` and `axla.runtime.serialized` store
 a digest with them.
@@ -21,7 +21,7 @@ from axla.program.interface import Alias, Interface, RendezvousKey, ValueSpec
 
 @dataclass(frozen=True, slots=True)
 class Packed:
-    """Object code, the interface needed to call it, and the constants segment."""
+    """A compiled program: its object files, the interface to call it, and the constants segment."""
 
     images: tuple[bytes, ...]
     interface: Interface
@@ -29,12 +29,14 @@ class Packed:
 
 
 def byte_size(program: Packed) -> int:
-    """The bytes of its code and constants."""
+    """The bytes of the program's code and constants."""
     return len(program.constants) + sum(map(len, program.images))
 
 
 def encode(program: Packed) -> bytes:
-    """Interface, images and constants, each preceded by its length."""
+    """The program as bytes: interface, constants and object files, after a table of their lengths.
+    InvalidArgument if the tuples of the interface nest too deeply.
+    """
     try:
         interface = json.dumps(program.interface, default=_plain, separators=(",", ":")).encode()
     except RecursionError:
@@ -44,10 +46,10 @@ def encode(program: Packed) -> bytes:
 
 
 def decode(data: bytes) -> Packed:
-    """The program in the bytes from `encode`; ValueError for others."""
+    """The program that `encode` wrote; ValueError for other bytes."""
     (count,) = struct.unpack_from("<Q", data.ljust(8, b"\0"))
     if not 2 <= count < len(data) // 8:
-        raise ValueError(f"{count} parts")
+        raise ValueError(f"{count} is not a possible number of parts")
     sizes = struct.unpack_from(f"<{count}Q", data, 8)
     at = 8 * (count + 1)
     if at + sum(sizes) != len(data):
@@ -59,9 +61,9 @@ def decode(data: bytes) -> Packed:
     try:
         interface = json.loads(parts[0], object_hook=_made)
     except (RecursionError, AxlaError, KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"no interface: {error!r}") from error
+        raise ValueError(f"the interface cannot be read: {error!r}") from error
     if not isinstance(interface, Interface):
-        raise ValueError("no interface")
+        raise ValueError("the first part is not an interface")
     return Packed(tuple(parts[2:]), interface, parts[1])
 
 
@@ -75,7 +77,7 @@ _KINDS: dict[str, Callable[..., Any]] = {
 
 
 def _plain(value: Any) -> dict[str, Sequence[Any]]:
-    """A value of an axla class as {class name: constructor arguments}."""
+    """An object of an axla class as {class name: constructor arguments}."""
     if isinstance(value, DType):
         made: Sequence[Any] = (value.name,)
     elif isinstance(value, AnyShape):

@@ -1,4 +1,4 @@
-"""A compiled program before code generation: frozen data without references to the original module."""
+"""Compiled programs before code generation: immutable data without references to the original module."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ ContentDigest = str | Digest
 
 @dataclass(frozen=True, slots=True)
 class ConstantSpec:
-    """An array in the constants segment; `digest` identifies its bytes (blake2b, 32 digits). It is computed
-    on first use, since that takes long for large arrays.
+    """An array in the constants segment at byte `offset`. `digest` identifies its bytes (blake2b, 32
+    hexadecimal digits); it is computed at its first use, since that takes long for large arrays.
     """
 
     offset: int
@@ -28,11 +28,11 @@ class ConstantSpec:
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """Everything that code generation needs. The bytes of the constants are separate.
+    """All data that code generation needs, except for the bytes of the constants.
 
-    `parameters` and `results` are in the order of the code's own leaves, which the numbers of allocations
-    refer to; None is a token, which callers do not count. `target` is the identity of the Target that it was
-    made for (`axla.target.identity`).
+    `parameters` and `results` are in the order of the code's leaves, which allocations refer to by number.
+    None is a token, which callers do not count. `target` is the identity of the Target for which the program
+    was made (`axla.target.identity`).
     """
 
     name: str
@@ -47,7 +47,7 @@ class Program:
 
 
 def nested_steps(step: Step) -> Iterator[Step]:
-    """The steps directly inside a step."""
+    """Yields the steps directly inside a loop or branch."""
     if isinstance(step, LoopStep):
         yield from step.condition
         yield from step.body
@@ -57,7 +57,7 @@ def nested_steps(step: Step) -> Iterator[Step]:
 
 
 def all_steps(program: Program) -> Iterator[Step]:
-    """Every step in order, including those inside loops and branches."""
+    """Yields every step in order, including those inside loops and branches."""
     stack = list(reversed(program.steps))
     while stack:
         step = stack.pop()

@@ -1,8 +1,8 @@
-"""The steps of a program: frozen data about values.
+"""The steps of a program: immutable data that refers to values.
 
-A `ArrayValue` is an array: computed by a step, a parameter or a constant. Tuples, bitcasts and parameters of
-called computations are already resolved. Uses of a value have its name; they may have another shape of the
-same size, and have a place: a slice, or None for registers.
+An `ArrayValue` is an array that a step computes, a parameter or a constant. Tuples, bitcasts and parameters
+of called computations are already resolved. All uses of a value have its name, but may have another shape of
+the same size, and another place: a slice of memory, or None for registers.
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ from axla.program.memory import BufferSlice
 
 @dataclass(frozen=True, slots=True)
 class ArrayValue:
-    """An array: its name, its shape, and the slice where it is read or written; None: registers."""
+    """An array as a step reads or writes it: its name, its shape, and its slice of memory, or None for
+    registers.
+    """
 
     name: str
     shape: Shape
@@ -30,7 +32,7 @@ class ArrayValue:
     def memory(self) -> BufferSlice:
         """The slice of a value that must be in memory; InternalError for one in registers."""
         if self.place is None:
-            raise InternalError(f"value {self.name} is in registers, and is wanted in memory")
+            raise InternalError(f"value {self.name} is in registers, but must be in memory")
         return self.place
 
 
@@ -48,10 +50,11 @@ class KernelStep:
 
 @dataclass(frozen=True, slots=True)
 class RegisterStep:
-    """A computation in registers, in text order: the entry of a module of its own.
+    """Runs a computation in registers, in schedule order. The computation is the entry of a module of its
+    own.
 
-    Its parameters are the operands, read wherever they are; its root is a tuple of the results. A result with
-    a slice is stored there as soon as it is computed.
+    Its parameters are the operands, which may be in registers or memory; its root is a tuple of the results.
+    A result with a slice is stored as soon as it is computed.
     """
 
     name: str
@@ -63,8 +66,8 @@ class RegisterStep:
 
 @dataclass(frozen=True, slots=True)
 class CopyStep:
-    """Copies a value: from registers to memory, from memory to registers, or within memory. The target has
-    the value's name.
+    """Copies a value from registers to memory, from memory to registers, or within memory. `target` has the
+    value's name.
     """
 
     source: ArrayValue
@@ -73,8 +76,8 @@ class CopyStep:
 
 @dataclass(frozen=True, slots=True)
 class StoreStep:
-    """Writes `update`, a few elements, into `operand` at `starts` (clamped; one per dimension, or one
-    vector), in place: `result` has the operand's memory.
+    """Writes the few elements of `update` into `operand` at `starts`, in place: `result` has the operand's
+    memory. `starts` are one scalar per dimension, or one vector; they are clamped.
     """
 
     name: str
@@ -87,32 +90,36 @@ class StoreStep:
 
 @dataclass(frozen=True, slots=True)
 class Carried:
-    """A value carried by a loop. If `parameter` has a slice, all are in it; otherwise parameter and result
-    are in registers, and `initial` and `next` are read from where they are.
+    """A value that a loop carries. If `parameter` has a slice, all four are in it. Otherwise parameter and
+    result are in registers, and `initial` and `next` are in registers or memory.
     """
 
     initial: ArrayValue
-    parameter: ArrayValue  # what condition and body see
+    parameter: ArrayValue  # the value as condition and body read it
     next: ArrayValue
     result: ArrayValue
 
 
 @dataclass(frozen=True, slots=True)
 class LoopStep:
-    """Runs `condition`, then `body`, while `test` (a pred scalar computed by the condition) holds."""
+    """Runs `condition`, then `body` if `test` is true, and so on until `test` is false. `test` is a pred
+    scalar that the condition computes.
+    """
 
     name: str
     carried: tuple[Carried, ...]
     condition: tuple[Step, ...]
     test: ArrayValue
     body: tuple[Step, ...]
-    trip_count: int | None = None  # None: not known
+    trip_count: int | None = None  # None: unknown
     location: SourceLocation | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """A branch and its results, one value per result of the step; a result in memory is in its slice."""
+    """The steps of a branch, and one value for each result of the branch step. If the result is in memory,
+    the value is in its slice.
+    """
 
     steps: tuple[Step, ...]
     values: tuple[ArrayValue, ...]
@@ -120,8 +127,8 @@ class Branch:
 
 @dataclass(frozen=True, slots=True)
 class BranchStep:
-    """Runs one branch: a pred selects the first if true, else the second; an s32 selects by number, and the
-    last one if out of range.
+    """Runs one of the branches. A pred selects the first one if true, else the second; an s32 selects by
+    number, counted from 0, and the last one if out of range.
     """
 
     name: str
@@ -143,15 +150,15 @@ class CustomCallStep:
     function: int
     operands: tuple[ArrayValue | None, ...]
     results: tuple[ArrayValue | None, ...]
-    report: int = -1  # the function that takes note of a failed status
-    plan: CallPlan | None = None  # of a library's routine
+    report: int = -1  # the number of the function that reports a failed status
+    plan: CallPlan | None = None  # the plan of the call, for a routine of a library
     scratch: BufferSlice | None = None
     location: SourceLocation | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class TransferStep:
-    """Copies a value to another memory space. The target has the value's name."""
+    """Copies a value to another memory space. `target` has the value's name."""
 
     name: str
     source: ArrayValue
@@ -161,14 +168,14 @@ class TransferStep:
 
 @dataclass(frozen=True, slots=True)
 class CollectiveStep:
-    """A collective; also `replica-id` and `partition-id`, which do not wait.
+    """Runs a collective. `replica-id` and `partition-id` are such steps too, which do not wait.
 
     `rendezvous_keys` are indices into those of the interface, one per group. A participant in no group gets
-    zeros. `folds` are kernels that combine two elements of each operand, over as many elements as a
+    zeros. `folds` names the kernels that combine two elements of each operand, for as many elements as a
     participant has in its result: one kernel for each operand, or one for all.
 
-    An asynchronous collective has two steps with the same fields. The results of the first step are memory
-    that is not read before the second step ends; `begun` are these slices in the second step.
+    An asynchronous collective has two steps with equal fields except for the last ones. The results of the
+    first step are memory that must not be read before the second step; `begun` of the second step holds them.
     """
 
     name: str
@@ -176,13 +183,13 @@ class CollectiveStep:
     operands: tuple[ArrayValue, ...]
     results: tuple[ArrayValue, ...]
     rendezvous_keys: tuple[int, ...] = ()
-    pairs: tuple[tuple[int, int], ...] = ()  # of a permute: source and target, as participants
-    dimension: int | None = None  # that is gathered, scattered or split; None: operands are
-    dynamic_root: bool = False  # the last operand says the position of each other one's root
+    pairs: tuple[tuple[int, int], ...] = ()  # (source, target) participants of a permute
+    dimension: int | None = None  # gathered, scattered or divided; None: operands are exchanged
+    dynamic_root: bool = False  # the last operand has the position of the root for each other operand
     folds: tuple[str, ...] = ()
-    function: int = -1  # the engine
-    starts: bool = False  # the first half
-    begun: tuple[ArrayValue, ...] = ()  # of the second half
+    function: int = -1  # number of the collectives' engine in the function table
+    starts: bool = False  # whether this is the first step of an asynchronous collective
+    begun: tuple[ArrayValue, ...] = ()  # for the second step: the results of the first one
     location: SourceLocation | None = None
 
 

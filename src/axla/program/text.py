@@ -1,4 +1,4 @@
-"""Programs as text: `print_program`, `parse_program`, and the digest that tells programs apart.
+"""Programs as text: `print_program`, `parse_program`, and a digest that identifies programs.
 
     axla-program 1
     program name=axpy target="host/0f3c..."
@@ -9,10 +9,10 @@
       steps:
         kernel name=sum kernel=k8c... operands=(%a f32[64] in parameter0[0:256]) results=(...)
 
-A value is its name, its shape and, where it lies in memory, its place. Computations are HLO. The bytes of the
-constants are not part of the text: they are a segment beside it, and the text has their places and digests.
-What is read is verified (`axla.program.verify`); plans of kernels are checked where planners are at hand
-(`axla.lowering.loading`).
+A value is written as its name, its shape and, if it is in memory, its slice. Computations are HLO text. The
+bytes of the constants are not part of the text, which has their offsets and digests. A program that is read
+is verified (`axla.program.verify`). Whether plans fit their kernels is checked where the planners are
+available (`axla.lowering.loading`).
 """
 
 from __future__ import annotations
@@ -60,13 +60,13 @@ def print_program(program: Program) -> str:
 
 
 def print_kernel(kernel: Kernel) -> str:
-    """The text of a kernel as it is in that of its program: its computation and its plan."""
+    """The text of a kernel as its program's text has it: its computation and its plan."""
     return _codec(kinds()).print(kernel)
 
 
 def program_digest(program: Program) -> str:
-    """40 digits that identify what a program does, and for which target; names, metadata and the bytes of
-    constants do not count.
+    """A digest (40 hexadecimal digits) of what a program computes, and for which target. Names, metadata and
+    the bytes of constants do not count.
     """
     numbers: dict[str, int] = {}
     text = _NAME.sub(
@@ -77,17 +77,17 @@ def program_digest(program: Program) -> str:
 
 @collector_paused()
 def parse_program(text: str, segment: bytes = b"") -> Program:
-    """The verified program in a text. `segment`: the bytes of its constants.
+    """Reads a program from its text and verifies it. `segment`: the bytes of its constants.
 
-    ParseError says where a text is wrong (or that its format or version is different), VerifyError what is
-    wrong with the program: a slice outside of its memory, a value that is not where it is read...
+    ParseError, with the position, if the text is malformed, or has another format or version. VerifyError if
+    the program is inconsistent: a slice is not within its memory, a value is not where it is read...
     """
     first = _FIRST.match(text)
     if first is None or first[1] != FORMAT:
-        raise ParseError.at(f"no program: the first line is not '{FORMAT} {VERSION}'", text, 0)
+        raise ParseError.at(f"not a program: the first line must be '{FORMAT} {VERSION}'", text, 0)
     if first[2] != str(VERSION):
         raise ParseError.at(
-            f"programs of version {first[2][:20]} are not read, only {VERSION}", text, first.start(2)
+            f"the program has version {first[2][:20]}, but only {VERSION} can be read", text, first.start(2)
         )
     program = _codec(kinds()).parse(Program, text, 1)
     check_segment(program, segment)
@@ -96,10 +96,10 @@ def parse_program(text: str, segment: bytes = b"") -> Program:
 
 
 def check_segment(program: Program, segment: bytes) -> None:
-    """Raises VerifyError where the bytes of constants do not belong to the program."""
+    """Raises VerifyError if the bytes of the constants do not belong to the program."""
     wanted = program.interface.constants_bytes
     if len(segment) != wanted:
-        raise VerifyError(f"the segment of constants has {len(segment)} bytes, the program says {wanted}")
+        raise VerifyError(f"the segment of constants must have {wanted} bytes, found {len(segment)}")
     for constant in program.constants:
         found = digest_of(segment[constant.offset : constant.offset + constant.shape.byte_size])
         if found != constant.digest:
@@ -192,7 +192,9 @@ _SKIPPED = (
 
 @cache
 def _codec(known: tuple[type[Kind], ...], bare: bool = False) -> TextCodec:
-    """The codec for programs, or for the text of their digest; `known`: the existing kernel kinds."""
+    """The codec for programs whose kernels are of the kinds `known`; `bare`: for the text of which the digest
+    is made.
+    """
     plans = {Plan: Union[tuple(kind.planned for kind in known if kind.planned is not None)]}  # noqa: UP007
     if bare:
         return TextCodec(_FORMS | _NAMELESS, _LINES, skip=_SKIPPED, known=plans)

@@ -1,10 +1,10 @@
-"""Verifies that a program stays within its memory and that every read finds the intended value.
+"""Verifies that a program stays within its memory, and that every read finds the intended value.
 
-The steps are simulated once. For every allocation it is known which value is in each slice; a write
-invalidates what it overlaps. Slices that a loop writes are invalid when it begins, except for carried values;
-those that a branch writes are invalid after it, except for its results. So a value that is read from memory
-is there in every run. Kernels are data of their own: that their code fits their HLO is checked where they are
-planned (`axla.lowering.loading`).
+The steps are simulated once. For every allocation it is known which value is in each slice; a write removes
+the values that it overlaps. The slices that a loop writes are empty when it begins, except for carried
+values; those that a branch writes are empty after it, except for its results. So a value that is read from
+memory is there in every run. Whether the code of a kernel fits its HLO is checked where kernels are planned
+(`axla.lowering.loading`).
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from axla.program.program import Program, all_steps, nested_steps
 from axla.program.steps import ArrayValue, Step
 from axla.target.machine import ALIGNMENT
 
-MOST_NESTED = 100  # loops and branches in each other
+MOST_NESTED = 100  # depth of nested loops and branches
 
 
 def verify_program(program: Program) -> None:
-    """Raises VerifyError, with the step, for an inconsistent program."""
+    """Raises VerifyError, with the step, if a program is inconsistent."""
     _Verifier(program).verify()
 
 
@@ -40,15 +40,15 @@ class _Verifier(Contents):
     def __init__(self, program: Program) -> None:
         super().__init__(program)
         self.kernels = {kernel.name: kernel for kernel in program.kernels}
-        self.written: dict[int, list[BufferSlice]] = {}  # by id of a step
+        self.written: dict[int, list[BufferSlice]] = {}  # slices that a step writes, by its id
         self.nesting = 0
-        self.started: dict[int, kinds.CollectiveStep] = {}  # and not yet done, by rendezvous
+        self.started: dict[int, kinds.CollectiveStep] = {}  # not yet done, by rendezvous
 
     def verify(self) -> None:
         program = self.program
-        self.require(len(self.kernels) == len(program.kernels), "two kernels have one name")
+        self.require(len(self.kernels) == len(program.kernels), "two kernels have the same name")
         self.interface()
-        for step in reversed(list(all_steps(program))):  # those inside first
+        for step in reversed(list(all_steps(program))):  # nested steps first
             self.written[id(step)] = _written(step, self.written)
         for value in program.parameters:
             if value is not None:
@@ -60,14 +60,14 @@ class _Verifier(Contents):
     def scratch(self, place: BufferSlice | None, size: int, values: Sequence[ArrayValue | None]) -> None:
         """Checks that a step's scratch memory is large enough, and separate from its operands and results."""
         if place is None:
-            self.require(size == 0, f"there is no scratch memory, {size} bytes are wanted")
+            self.require(size == 0, f"the step needs {size} bytes of scratch memory, found none")
             return
         memory = self.of(place)
         right = place.size >= size and not place.offset % ALIGNMENT and memory is self.memory[WORKSPACE]
-        self.require(right, f"scratch memory {place}, wanted {size} bytes of the workspace")
+        self.require(right, f"scratch memory must be {size} aligned bytes of the workspace, found {place}")
         for value in values:
             apart = value is None or value.place is None or not value.place.overlaps(place)
-            self.require(apart, f"scratch memory {place} is that of a value")
+            self.require(apart, f"scratch memory {place} overlaps a value")
         self.kill(place)
 
     # -- steps -------------------------------------------------------------------------------------------
@@ -79,24 +79,24 @@ class _Verifier(Contents):
         for step in steps:
             self.where = f"step {step.source.name if isinstance(step, kinds.CopyStep) else step.name}"
             _STEPS[type(step)](self, step)
-        self.require(self.started == started, "a collective is started here and not done here")
+        self.require(self.started == started, "a collective is started, but not done, in these steps")
         self.nesting -= 1
 
     def kernel(self, step: kinds.KernelStep) -> None:
         kernel = self.kernels.get(step.kernel)
         if kernel is None:
-            self.fail(f"there is no kernel {step.kernel}")
+            self.fail(f"the program has no kernel {step.kernel}")
         self.read(step.operands, [p.shape for p in kernel.computation.parameters])
         self.scratch(step.scratch, kernel.plan.scratch_bytes, (*step.operands, *step.results))
         shared = _shared(step.results, step.operands)
-        self.require(shared == set(kernel.in_place), "shares other memory than its kernel")
+        self.require(shared == set(kernel.in_place), "results share other memory than in its kernel")
         for number, operand in kernel.in_place:
             self.require(step.results[number].place == step.operands[operand].place, "shares parts of memory")
         self.write(step.results, list(kernel.computation.root.shape.leaves()))
 
     def fit(self, what: str, values: Sequence[ArrayValue], shapes: Sequence[AnyShape], memory: bool) -> None:
         """Checks that operands or results have the shapes that the step needs."""
-        self.require(len(values) == len(shapes), f"{len(values)} {what}, wanted {len(shapes)}")
+        self.require(len(values) == len(shapes), f"{len(shapes)} {what} are wanted, found {len(values)}")
         for value, shape in zip(values, shapes, strict=True):
             self.typed(value, shape)
             self.require(value.place is not None or not memory, f"{value.name} has to be in memory")
@@ -113,13 +113,13 @@ class _Verifier(Contents):
         computation = step.computation
         given = computation.root.operands
         values = computation.root.opcode == "tuple" and len(set(given)) == len(given)
-        self.require(values, "the root is not a tuple of values")
+        self.require(values, "the root must be a tuple of different values")
         self.read(step.operands, [p.shape for p in computation.parameters], memory=False)
         order = {inst: n for n, inst in enumerate(schedule_of(computation))}
         shared = _shared(step.results, step.operands)
         last = _last_uses(order) if shared else {}
         for result, operand in shared:
-            # A result is written when it is there, and an operand is read where it is used.
+            # A result is written as soon as it is computed, and an operand is read where it is used.
             read = last.get(computation.parameters[operand], -1)
             self.require(read <= order[given[result]], f"{step.results[result].name} is written too early")
         self.write(step.results, [o.shape for o in given], memory=False)
@@ -128,10 +128,10 @@ class _Verifier(Contents):
         source, target = step.source, step.target
         self.use(source)
         self.typed(target, source.shape)
-        self.require(target.name == source.name, f"{source.name} becomes {target.name}")
+        self.require(target.name == source.name, f"the copy of {source.name} is named {target.name}")
         known = self.values[target.name]
         if target.place is not None:
-            self.require(not _shared((target,), (source,)), "copies onto itself")
+            self.require(not _shared((target,), (source,)), "source and target of a copy overlap")
             self.put(target, known)
         elif not known.register:
             self.small(target)
@@ -144,15 +144,15 @@ class _Verifier(Contents):
         sizes = zip(update.dims, operand.dims, strict=False)
         fits = update.rank == operand.rank and all(small <= size for small, size in sizes)
         self.small(step.update)
-        self.require(fits and update.dtype is operand.dtype, f"stores {update} into {operand}")
+        self.require(fits and update.dtype is operand.dtype, f"{update} does not fit into {operand}")
         starts = [s.shape for s in step.starts]
         each = len(starts) == operand.rank and all(s.is_scalar for s in starts)
         each |= len(starts) == 1 and starts[0].dims == (operand.rank,)
-        self.require(each and all(s.dtype.is_integer for s in starts), "starts are not one integer each")
-        self.require(step.result.place == step.operand.place, "does not store in place")
+        self.require(each and all(s.dtype.is_integer for s in starts), "wrong number or type of starts")
+        self.require(step.result.place == step.operand.place, "the result must have the operand's memory")
         self.typed(step.result, step.operand.shape)
         self.define(step.result)
-        self.require(step.result.place is not None, "stores into registers")
+        self.require(step.result.place is not None, "the result must be in memory")
 
     def loop(self, step: kinds.LoopStep) -> None:
         for carried in step.carried:
@@ -161,7 +161,7 @@ class _Verifier(Contents):
             for n, other in enumerate((carried.initial, carried.next, carried.parameter, carried.result)):
                 self.typed(other, carried.initial.shape)
                 if other.place != place and not (place is None and n < 2):
-                    self.fail(f"{other.name} is not where {carried.parameter.name} is")
+                    self.fail(f"{other.name} must be in the memory of {carried.parameter.name}")
         self.kill(*self.written[id(step)])
         with self.scope():
             self.define_all([c.parameter for c in step.carried])
@@ -170,7 +170,7 @@ class _Verifier(Contents):
                 self.where = f"step {step.name}"
                 self.use(step.test)
                 scalar = step.test.shape.is_scalar and step.test.shape.dtype.is_pred
-                self.require(scalar, "the test is not a pred[]")
+                self.require(scalar, "the test must be pred[]")
                 self.use(*(c.parameter for c in step.carried))
             self.steps(step.body)
             self.where = f"step {step.name}"
@@ -178,7 +178,7 @@ class _Verifier(Contents):
         self.define_all([c.result for c in step.carried])
 
     def define_all(self, values: Sequence[ArrayValue], *, keep: bool = True) -> None:
-        """Defines values, none of which may overlap another one; `keep` as for `hold`."""
+        """Defines values, which must not overlap each other; `keep` as for `hold`."""
         for value in values:
             self.define(value, keep=keep)
         self.use(*values)
@@ -187,7 +187,7 @@ class _Verifier(Contents):
         self.use(step.selector)
         shape, count = step.selector.shape, len(step.branches)
         counts = count == 2 if shape.dtype.is_pred else count > 0 and shape.dtype is S32
-        self.require(shape.is_scalar and counts, f"{shape} selects of {count} branches")
+        self.require(shape.is_scalar and counts, f"a selector {shape} does not fit {count} branches")
         for branch in step.branches:
             self.require(len(branch.values) == len(step.results), "a branch returns a wrong number of values")
             with self.scope():
@@ -197,29 +197,29 @@ class _Verifier(Contents):
                     self.use(value)
                     self.typed(value, result.shape)
                     if result.place not in (None, value.place):
-                        self.fail(f"{value.name} is not where {result.name} is")
+                        self.fail(f"{value.name} must be in the memory of {result.name}")
         self.kill(*self.written[id(step)])
         self.define_all(step.results)
 
     def custom_call(self, step: kinds.CustomCallStep) -> None:
         site, functions = step.site, self.program.interface.functions
         for values, leaves in ((step.operands, site.operand_leaves), (step.results, site.result_leaves)):
-            self.require(len(values) == len(leaves), f"{len(values)} leaves, the call has {len(leaves)}")
+            self.require(len(values) == len(leaves), f"{len(leaves)} leaves are wanted, found {len(values)}")
             for value, leaf in zip(values, leaves, strict=True):
                 fits = not isinstance(leaf, Shape) if value is None else _is(value, leaf)
-                self.require(fits, f"{value} is not {leaf} in memory")
+                self.require(fits, f"{leaf} in memory is wanted, found {value}")
         said = step.api != CHECK or site.config in self.program.interface.messages
-        self.require(said, "its message is not one of the interface's")
+        self.require(said, "the message of a check must be in the interface")
         for number, api in ((step.function, step.api), (step.report, REPORT)):
             found = functions[number] if 0 <= number < len(functions) else None
             right = number == -1 or found is not None and found.api == api
-            self.require(right, f"function {number} is not of kind {api}")
+            self.require(right, f"function {number} must have the calling convention {api}")
         operands, results = ([v for v in values if v is not None] for values in (step.operands, step.results))
         self.use(*operands)
         leaves = dict(enumerate(step.results)), dict(enumerate(step.operands))
         aliases = [(leaves[0].get(r), leaves[1].get(o)) for r, o in site.aliases]
         fit = all(r and o and r.memory.size == o.memory.size for r, o in aliases)
-        self.require(fit, "aliases name leaves that are not arrays of one size")
+        self.require(fit, "aliased leaves must be arrays of the same size")
         for r, o in _shared(results, operands):
             same = (results[r], operands[o]) in aliases and results[r].place == operands[o].place
             self.require(same, f"{results[r].name} overwrites {operands[o].name}")
@@ -233,23 +233,23 @@ class _Verifier(Contents):
         self.require(right, f"function {step.function} is not an engine of collectives")
         self.require(not _shared(step.results, step.operands), "results share memory with operands")
         self.use(*step.operands, *step.begun)
-        if step.begun:  # the second half: of what, and where, the first one said
+        if step.begun:  # the second step of an asynchronous collective must match the first
             said = replace(step, starts=True, begun=(), results=step.begun)
             same = [v.place for v in step.begun] == [v.place for v in step.results]
             same &= all(self.started.pop(number, None) == said for number in step.rendezvous_keys)
-            self.require(same, "it was not started so")
-        self.require(self.started.keys().isdisjoint(step.rendezvous_keys), "another one has its rendezvous")
+            self.require(same, "the collective was not started by a step with the same fields")
+        self.require(self.started.keys().isdisjoint(step.rendezvous_keys), "its rendezvous is in use")
         self.started.update(dict.fromkeys(step.rendezvous_keys if step.starts else (), step))
         self.write(step.results, shapes)
 
     # -- the interface -----------------------------------------------------------------------------------
 
     def interface(self) -> None:
-        """Checks memory and parameters and results against the interface."""
+        """Checks allocations, parameters and results against the interface."""
         program, code = self.program, self.program.interface.of_code()
         becomes: dict[int, int] = {}
         for (kind, _), memory in self.memory.items():
-            self.require(0 <= memory.size < 1 << 62, f"{memory.size} bytes of {kind}")
+            self.require(0 <= memory.size < 1 << 62, f"the size of {kind} is {memory.size} bytes")
         values = {(AllocationKind.PARAMETER, n): value for n, value in enumerate(program.parameters)}
         values |= {(AllocationKind.RESULT, n): value for n, value in enumerate(program.results)}
         for allocation in program.allocations:
@@ -259,7 +259,7 @@ class _Verifier(Contents):
             writable = kind is AllocationKind.RESULT and result < 0 or donated
             size = None if value is None else value.shape.byte_size
             if value is None or allocation.size != size or allocation.writable is not writable:
-                self.fail(f"allocation {allocation}, for {value and value.shape}")
+                self.fail(f"allocation {allocation} does not fit {value and value.shape}")
             self.memory[kind, number] = AllocationContents(
                 allocation.size, value.shape.dtype.real.itemsize, writable
             )
@@ -269,34 +269,34 @@ class _Verifier(Contents):
         into, out = array_numbers(program.parameters), array_numbers(program.results)
         aliases = {(out.get(result), into[number]) for result, number in becomes.items()}
         known = {(alias.result, alias.parameter) for alias in code.aliases} == aliases
-        self.require(known and own.isdisjoint(becomes), "aliases are not those of memory")
+        self.require(known and own.isdisjoint(becomes), "aliases of interface and allocations differ")
         self.border(program.parameters, code.parameters, AllocationKind.PARAMETER, {})
         self.border(program.results, code.results, AllocationKind.RESULT, becomes)
         trees = code.parameter_trees if code.parameter_trees is not None else tuple(into.values())
         leaves = [leaf for tree in trees for leaf in tree_leaves(tree)]
-        self.require(leaves == list(into.values()), "the trees of the parameters")
-        self.require(tree_leaves(code.result_tree) == list(out.values()), "the tree of the results")
+        self.require(leaves == list(into.values()), "wrong trees of the parameters")
+        self.require(tree_leaves(code.result_tree) == list(out.values()), "wrong tree of the results")
         for constant in program.constants:
             inside = 0 <= constant.offset <= code.constants_bytes - constant.shape.byte_size
-            self.require(inside and not constant.offset % ALIGNMENT, f"constant at {constant.offset}")
+            self.require(inside and not constant.offset % ALIGNMENT, f"wrong constant at {constant.offset}")
 
     def border(
         self, values: Sequence[ArrayValue | None], specs: Sequence[ValueSpec], kind: AllocationKind,
         becomes: dict[int, int],
     ) -> None:  # fmt: skip
-        """Checks leaves of parameters or results, their memory, and their description for callers."""
+        """Checks the leaves of parameters or results: their memory, and their description for callers."""
         arrays = [(n, v) for n, v in enumerate(values) if v is not None]
-        self.require(len(arrays) == len(specs), f"{len(arrays)} arrays, {len(specs)} are declared")
+        self.require(len(arrays) == len(specs), f"{len(specs)} arrays are declared, found {len(arrays)}")
         for (number, value), spec in zip(arrays, specs, strict=True):
-            laid = [spec.shape.dims[d] for d in major_to_minor(spec.shape)]  # as it lies in memory
+            laid = [spec.shape.dims[d] for d in major_to_minor(spec.shape)]  # in memory order
             self.typed(value, Shape(spec.shape.dtype, laid))
             place, where = value.place, (kind, number)
             if number in becomes:
                 where = AllocationKind.PARAMETER, becomes[number]
             if place is None or place.offset or (place.allocation.kind, place.allocation.number) != where:
-                self.fail(f"{value.name} is in {place}")
+                self.fail(f"{value.name} must be at the start of its own allocation, found {place}")
             whole = spec.bytes == place.size == place.allocation.size
-            self.require(whole, f"{spec.name} has {spec.bytes} bytes")
+            self.require(whole, f"{spec.name} is declared with {spec.bytes} bytes, its allocation differs")
 
 
 _STEPS: dict[type[Step], Callable[[_Verifier, Any], None]] = {
@@ -313,13 +313,13 @@ _STEPS: dict[type[Step], Callable[[_Verifier, Any], None]] = {
 
 
 def _is(value: ArrayValue, leaf: AnyShape) -> bool:
-    """Whether a value in memory is a leaf of a call."""
+    """Whether a value is in memory, with the type and size of a leaf of a call."""
     same = isinstance(leaf, Shape) and leaf.dtype is value.shape.dtype
     return same and value.place is not None and value.place.size == leaf.byte_size
 
 
 def _shared(results: Sequence[ArrayValue], operands: Sequence[ArrayValue]) -> set[tuple[int, int]]:
-    """(result, operand) pairs with common bytes."""
+    """(result, operand) pairs of numbers that have common bytes."""
     read: dict[Allocation, list[tuple[int, int, int]]] = {}
     longest = 0
     for k, operand in enumerate(operands):
@@ -344,7 +344,9 @@ _LAZY = {"tuple", "get-tuple-element", "bitcast", "opt-barrier", "add-dependency
 
 
 def _last_uses(order: dict[Instruction, int]) -> dict[Instruction, int]:
-    """The last use of each value, including by instructions that only pass it on."""
+    """The position of the last use of each value, including uses through instructions that only pass it
+    on.
+    """
     last: dict[Instruction, int] = {}
     for inst, now in reversed(order.items()):
         for operand in inst.operands:
@@ -354,7 +356,7 @@ def _last_uses(order: dict[Instruction, int]) -> dict[Instruction, int]:
 
 
 def _written(step: Step, inside: dict[int, list[BufferSlice]]) -> list[BufferSlice]:
-    """The slices that a step writes on any path; `inside`: those written by its nested steps."""
+    """The slices that a step writes on any path; `inside` has those of its nested steps, by id."""
     found = [slice_ for nested in nested_steps(step) for slice_ in inside[id(nested)]]
     if isinstance(step, kinds.CopyStep | kinds.TransferStep):
         results: Sequence[ArrayValue | None] = (step.target,)

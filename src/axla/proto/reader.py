@@ -133,7 +133,7 @@ class _Reader:
             ids = entry.get("value", {}).get("instruction_ids", ())
             order = tuple(known[i] for i in ids if i in known)
             if len(order) != len(ids) or len(set(order)) != len(computation.instructions):
-                raise ParseError(f"the order of {computation.name} does not list its instructions, each once")
+                raise ParseError(f"the order of {computation.name} does not list every instruction once")
             seen: set[Instruction] = set()
             for inst in order:
                 if not seen.issuperset(inst.operands):

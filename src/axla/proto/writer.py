@@ -158,7 +158,7 @@ class _Writer:
 
 
 def _there(**fields: Any) -> Proto:
-    """Removes fields with empty values."""
+    """Returns the fields whose values are not empty."""
     return {name: value for name, value in fields.items() if value}
 
 

@@ -27,7 +27,7 @@ class DynamicCall:
     def __init__(
         self, call: Any, interface: Interface, put: Callable[[Any, int], Array] = device_put
     ) -> None:
-        """`call` is the native call. `put(values, device)` creates the array of a result."""
+        """Wraps the native call of a program. `put(values, device)` creates the array of a result."""
         self._call = call
         self._interface = interface
         self._put = put

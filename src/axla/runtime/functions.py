@@ -44,7 +44,7 @@ def resolve_functions(
     functions: Sequence[TableFunction], given: Mapping[str, int] | None, device: int = 0
 ) -> tuple[list[int], list[Any]]:
     """Returns (addresses for the function table of a program on a device, objects that must exist as long as
-    the functions are called). `given` has addresses that replace functions of a name.
+    the functions are called). `given` maps names of functions to addresses that replace them.
     """
     addresses: list[int] = []
     keep: list[Any] = []

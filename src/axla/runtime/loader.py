@@ -40,7 +40,7 @@ def load(path: str | os.PathLike[str], *, trust_cpu: bool = False) -> LoadedLibr
     target = manifest.target
     if target.object_format != "elf" or not systems.runs(target.triple):
         here = systems.triple()
-        raise UnsupportedError(f"{file}: compiled for {target.triple}; objects for {here} can be loaded")
+        raise UnsupportedError(f"{file}: compiled for {target.triple}, wanted {here}")
     if manifest.externals:
         names = ", ".join(manifest.externals)
         raise UnsupportedError(f"{file}: the library calls {names}, so only a linker can use it")

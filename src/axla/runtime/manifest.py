@@ -218,12 +218,12 @@ def read_manifest(path: Path) -> Manifest:
     manifest: Manifest = _read(Manifest, str(path), value)
     functions, constants = manifest.functions, manifest.constants.bytes
     check(constants % 64 == 0, f"constants of {constants} bytes, wanted a multiple of 64")
-    check(manifest.objects and functions, "a library has at least one object and one function")
-    check(len({f.symbol for f in functions}) == len(functions), "two functions have one symbol")
+    check(manifest.objects and functions, "wanted at least one object and one function")
+    check(len({f.symbol for f in functions}) == len(functions), "two functions have the same symbol")
     known = all(rows and number < len(functions) for rows, number in manifest.batches)
     check(known, f"batches is {_short(manifest.batches)}, wanted [rows, number of a function]")
     in_file = manifest.weights is Weights.FILE
-    check(in_file is bool(manifest.weights_file), f"weights_file is {manifest.weights_file!r}")
+    check(in_file is bool(manifest.weights_file), f"invalid weights_file {manifest.weights_file!r}")
     for k, function in enumerate(functions):
         for what, values in (("arguments", function.arguments), ("results", function.results)):
             at = f"functions[{k}]: {what}"

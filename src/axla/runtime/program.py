@@ -85,7 +85,7 @@ class LoadedProgram:
         try:
             placed = aligned_memory(len(data))
         except MemoryError:
-            raise OutOfMemory(f"{self.interface.name}: {len(data)} bytes of constants do not fit") from None
+            raise OutOfMemory(f"{self.interface.name}: no memory for {len(data)} constant bytes") from None
         placed[:] = data
         return placed.toreadonly()
 
@@ -151,4 +151,4 @@ def _check(interface: Interface, constants: bytes | memoryview | None) -> None:
         if result is None or parameter is None:
             raise InvalidArgument(f"{name}, {alias}: an index out of range or used twice")
         if result.bytes != parameter.bytes:
-            raise InvalidArgument(f"{name}, {alias}: sizes differ")
+            raise InvalidArgument(f"{name}, {alias}: found {parameter.bytes} and {result.bytes} bytes")

@@ -171,7 +171,7 @@ def parse_header(path: object, text: bytes, size: int) -> tuple[dict[str, Tensor
         _refuse(path, f"the header is not a JSON object: {error}")
     metadata = whole.pop("__metadata__", {})
     if not isinstance(metadata, dict) or not all(isinstance(v, str) for v in metadata.values()):
-        _refuse(path, "__metadata__ is not a table of texts")
+        _refuse(path, "__metadata__ is not an object of strings")
     entries = {name: _entry(path, name, row, metadata) for name, row in whole.items()}
     at = 0
     for name, entry in sorted(entries.items(), key=lambda item: (item[1].begin, item[1].end)):
@@ -179,7 +179,7 @@ def parse_header(path: object, text: bytes, size: int) -> tuple[dict[str, Tensor
             _refuse(path, f"{name!r} begins at {entry.begin}, wanted {at}: arrays follow each other")
         at = entry.end
     if at != size:
-        _refuse(path, f"the arrays have {at} bytes, the file {size}")
+        _refuse(path, f"the arrays have {at} bytes, the file has {size} bytes of data")
     return entries, metadata
 
 

@@ -40,7 +40,9 @@ class ShapeInfo:
     )  # fmt: skip
 
     def __init__(self, shape: Shape, element: int | None = None) -> None:
-        """`element` is a PJRT number that replaces that of the shape's element type."""
+        """Makes the native description. `element`, if given, replaces the PJRT number of the shape's element
+        type.
+        """
         rank = len(shape.dims)
         item = shape.dtype.itemsize
         text = _FORMATS.get(shape.dtype.name)

@@ -187,8 +187,8 @@ class Link:
         return True
 
     def _stuck(self) -> None:
-        """Called while the server accepts no more data, since it may do so only after its answers were read:
-        reads a message.
+        """Reads a message. Called while the server accepts no data: it may be waiting until its answers are
+        read.
         """
         if not self._reader.acquire(blocking=False):
             time.sleep(_POLL / 10)

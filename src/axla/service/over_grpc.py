@@ -89,7 +89,7 @@ class GrpcTransport(Transport):
         size, number, kind = HEADER.unpack_from(data)
         body: Any = memoryview(data)[HEADER.size :]
         if size != len(body):
-            raise BadMessage(f"service: a message says {size} bytes, and has {len(body)}")
+            raise BadMessage(f"service: a header says {size} bytes, found {len(body)}")
         return number, kind, body if kind == PIECE else bytes(body)
 
     def close(self) -> None:
@@ -105,8 +105,8 @@ class Listener:
         self, address: str, greet: Callable[[socket.socket], None], limits: ClientLimits,
         certificate: str = "", key: str = "", guarded: bool = False, note: Callable[..., None] = print,
     ) -> None:  # fmt: skip
-        """`greet` gets a socket for each client. `guarded` is whether clients must present a token.
-        `note(event, **facts)` writes to the log.
+        """Begins to listen at an address. `greet` gets a socket for each client. `guarded` is whether clients
+        must present a token. `note(event, **facts)` writes to the log.
         """
         host, _, port = address.rpartition(":")
         if not port.isdigit() or not host:
@@ -144,7 +144,7 @@ class Listener:
         malformed data.
         """
         # gRPC reports both in the same way.
-        said = f"the client has ended it, or sent a message of more than {self._most} bytes"
+        said = f"the client ended the stream, or sent a message of more than {self._most} bytes"
         try:
             for data in requests:
                 transport.pass_on(data)

@@ -190,7 +190,7 @@ class ClientSession:
             raise InvalidArgument(f"service: a message of kind {kind} is not a request")
         if request.call in self._active or len(self._active) >= self.limits.calls:
             raise OutOfMemory(
-                f"service: {len(self._active)} requests are in progress, or {request.call} is in use"
+                f"service: {len(self._active)} requests are in progress, or number {request.call} is in use"
             )
         if self.draining:
             raise messages.unavailable("service: the server is shutting down and accepts no more requests")

@@ -83,7 +83,7 @@ class Transport:
 
     def give(self, call: int, data: np.ndarray, wait: Callable[[Callable[[], object]], None]) -> None:
         """Sends the bytes of an array in pieces, for a call. `wait(until)` must return when `until()` is
-        true, which credits from the other side cause.
+        true; credits from the other side make it true.
         """
         for at in range(0, data.size, PIECE_BYTES):
             part = data[at : at + PIECE_BYTES]
@@ -164,7 +164,7 @@ class SocketTransport(Transport):
         one.
         """
         data, here = whole(call, kind, *body), threading.get_ident()
-        if self._sender == here:  # `stuck` read a message and answers it at once
+        if self._sender == here:  # `stuck` read a message, and now answers it
             self._later.append(data)
             return
         with self._sending:
@@ -201,7 +201,7 @@ class SocketTransport(Transport):
                 if len(buffer) >= end:
                     body = bytes(memoryview(buffer)[HEADER.size : end])
                     del buffer[:end]
-                    self._is_bulk = kind in (PIECE, CREDIT)  # others may sleep in between
+                    self._is_bulk = kind in (PIECE, CREDIT)  # no polling between pieces
                     return call, kind, body
             try:
                 left = None if late is None else max(0.0, late - time.monotonic())
@@ -275,7 +275,7 @@ class SocketTransport(Transport):
         """Sends a complete message that came from another transport."""
         size, call, kind = HEADER.unpack_from(data)
         if size != len(data) - HEADER.size:
-            raise BadMessage(f"service: a message says {size} bytes, and has {len(data) - HEADER.size}")
+            raise BadMessage(f"service: a header says {size} bytes, found {len(data) - HEADER.size}")
         body = memoryview(data)[HEADER.size :]
         if kind == PIECE and size >= _PIECE.size and self._mine is not None:
             slot, part = body[0], super()._found(0, 0, body)

@@ -7,8 +7,10 @@ from typing import Any
 from axla.stablehlo import mlir
 
 # Structured attributes: mnemonic -> fields with the kinds of their values. A field with / is optional, one
-# with @2 was added in the second version of the operation.    The kinds: i integer, l list of integers, t
-# type, b boolean, f float, s string, a attribute, A attributes, m axes of a mesh, x part of an axis.
+# with @2 was added in the second version of the operation.
+#
+# The kinds: i integer, l list of integers, t type, b boolean, f float, s string, a attribute, A attributes,
+# m axes of a mesh, x part of an axis.
 _STRUCTURES = {
     "channel_handle": "handle:i type:i",
     "dot": "lhs_batching_dimensions:l/ rhs_batching_dimensions:l/ lhs_contracting_dimensions:l/"

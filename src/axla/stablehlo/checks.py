@@ -218,7 +218,7 @@ def _settings(operation: mlir.Operation) -> dict[str, float]:
     try:
         found = {m[1]: float(m[2]) for m in _SETTING.finditer(config)} if isinstance(config, str) else {}
     except ValueError:
-        raise VerifyError(f"{_kind(operation)}: tolerances are numbers, found {config}") from None
+        raise VerifyError(f"{_kind(operation)}: tolerances must be numbers, found {config}") from None
     for name in ("tolerance", "max_ulp_difference", "min_ulp_difference"):
         value = operation.attributes.get(name)
         if isinstance(value, mlir.IntegerAttr | mlir.FloatAttr):

@@ -23,7 +23,7 @@ class Names:
 
     @property
     def text(self) -> str:
-        """The text of the frontend attribute."""
+        """The names as the text of the frontend attribute NAMES: JSON."""
         return json.dumps({"arguments": self.arguments, "results": self.results})
 
 

@@ -85,7 +85,7 @@ def _resource(name: str, shape: Shape, resources: dict[str, bytes]) -> np.ndarra
         raise VerifyError(found) from None
 
 
-# From HLO
+# From HLO to MLIR
 
 
 @cache

@@ -1,1 +1,1 @@
-"""Machines that code is generated for, as data: what passes, plans and emitters ask about one."""
+"""Target machines as data: the facts about a machine that passes, planners and emitters use."""

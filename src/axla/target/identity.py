@@ -1,4 +1,4 @@
-"""Names of targets in texts and cache keys."""
+"""Names of targets for texts and cache keys."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from axla.target.machine import Target
 
 @lru_cache
 def identity(target: Target) -> str:
-    """The name of a target and a digest of all that it answers: equal for equal targets, in every process."""
+    """The name of a target and a digest of all its facts: equal for equal targets, in every process."""
     return f"{target.name}/{blake2b(_text(target).encode(), digest_size=8).hexdigest()}"
 
 

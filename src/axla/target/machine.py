@@ -1,8 +1,8 @@
-"""Machines: all facts that passes and code generation may assume.
+"""Target machines: all facts that passes and code generation may use about a machine.
 
-A `Target` answers questions; nobody asks it what it is. `CpuTarget` serves every CPU, the one-lane machine
-included, `nvptx_target` an NVIDIA GPU. Targets are values: equal targets give equal code. That of the running
-machine, which only LLVM knows, is `axla.codegen.host.host_target`.
+Code reads the facts of a `Target`, and never asks which machine it is. `CpuTarget` describes every CPU, the
+one-lane machine included; `nvptx_target` returns an NVIDIA GPU. Targets are values: equal targets give equal
+code. `axla.codegen.host.host_target` returns the target of the running machine, which only LLVM knows.
 """
 
 from __future__ import annotations
@@ -18,152 +18,154 @@ from axla.core.errors import InvalidArgument
 
 @dataclass(frozen=True, slots=True)
 class MathKnobs:
-    """Machine instructions that vector math may use by the name of their intrinsic."""
+    """Instruction sets that vector math may use through the intrinsics of LLVM."""
 
     avx512: bool = False  # scalef, getexp, getmant, rsqrt14 on 128, 256 and 512 bits
 
 
 @dataclass(frozen=True, slots=True)
 class Caches:
-    """Bytes of the data caches a kernel is planned for: typical of the class of CPU, not read from it."""
+    """The sizes, in bytes, of the data caches for which kernels are planned: typical of the class of CPU, not
+    read from it.
+    """
 
     l1: int = 32 << 10
     l2: int = 1 << 20
 
 
-MOST_STRETCH = 8  # elements; of the smallest, 16 bytes would be longer code than they are worth
-ALIGNMENT = 64  # one cache line, and what the widest vector store (AVX-512) needs
+MOST_STRETCH = 8  # elements: for smaller types, more would make code longer, but not faster
+ALIGNMENT = 64  # one cache line, and the alignment of the widest vector store (AVX-512)
 
 
 def aligned(size: int) -> int:
-    """`size` bytes, and as many more as alignment takes."""
+    """`size` bytes, rounded up to ALIGNMENT."""
     return -(-size // ALIGNMENT) * ALIGNMENT
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Thresholds of a machine for kernels, registers and threads. The numbers are those of a CPU.
+    """Thresholds for kernels, registers and threads of a machine. The defaults are those of a CPU.
 
-    Operations are those on single elements. A function is one of the expensive ones: exp, tanh, divide...
+    An operation is one on a single element. A function is an expensive operation: exp, tanh, divide...
     """
 
-    # In registers, and in line
-    tiny: int = 16  # elements of an array that registers hold
-    line: int = 4_000  # operations: a basic block of 8,000 takes LLVM 0.5 s, one of 32,000 takes 3.7 s
-    line_kernel: int = 256  # operations that are as long in line as a kernel and its call
-    line_function: int = 60  # operations that a function is as long as in line
-    line_call: int = 12  # instructions from which on a function is worth a call
-    constant_bytes: int = 256  # of a constant that stands in code
-    line_block: int = 500  # values in a row before the code polls, which ends a basic block
-    pieces: int = 64  # of a concatenation that is one kernel
+    # For code in registers, inline in the entry
+    tiny: int = 16  # the most elements of an array in registers
+    line: int = 4_000  # most operations inline: a block of 8,000 takes LLVM 0.5 s, one of 32,000 3.7 s
+    line_kernel: int = 256  # operations that make as much code inline as a kernel and its call
+    line_function: int = 60  # operations that make as much code as an inlined function
+    line_call: int = 12  # from this number of instructions, a computation is called rather than inlined
+    constant_bytes: int = 256  # the most bytes of a constant inside code
+    line_block: int = 500  # instructions after which code polls, which ends a basic block
+    pieces: int = 64  # the most operands of a concatenation in one kernel
 
-    reads_elements: bool = True  # registers are filled from, and stored into, bigger arrays in memory
+    reads_elements: bool = True  # code in registers may load from, and store into, larger arrays in memory
 
-    # What a kernel is built around
-    sorts_in_place: bool = True  # not by blocks of threads, which write before all is read
-    scans: bool = True  # windows over all before an element are a kernel of their own
-    inner_row: int = 8  # a row this short is one strided load per lane of neighbouring rows
-    row_in_lane: int = 8  # a row this short is computed whole by each lane, with what reads its sums
-    inner_column: int = 32  # a column this short is unrolled in registers
-    hero_piece: int = 64  # pieces of a concatenation below this are cheaper to select from than to loop over
-    chosen_pieces: int = 3  # so many are read, and all but one dropped, in less time than storing one takes
-    hero_transpose: int = 256  # elements; below, blocks do not pay
-    hero_minor: int = 4  # a minor dimension below this fits no block
+    # For heroes of kernels
+    sorts_in_place: bool = True  # sorts may overwrite operands; thread blocks write before all is read
+    scans: bool = True  # a reduce-window that is a scan has a kernel kind of its own
+    inner_row: int = 8  # a reduce of rows this short is a loop within an element, with strided loads
+    row_in_lane: int = 8  # rows this short are computed whole by one lane, with the ops that read their sums
+    inner_column: int = 32  # a reduce of columns this short is unrolled within an element
+    hero_piece: int = 64  # elements: smaller operands of a concatenation are selected from, not looped over
+    chosen_pieces: int = 3  # operands: reading so many and selecting one is faster than storing one
+    hero_transpose: int = 256  # elements: for smaller transposes, blocks do not pay
+    hero_minor: int = 4  # a smaller minor dimension does not fill a block
 
-    # What goes into one kernel
-    members: int = 200  # instructions: LLVM's time grows faster than linearly beyond
-    operands: int = 24  # pointers that a loop keeps in registers or close
-    emitted: int = 400  # (instruction, index) pairs: what is really emitted
+    # For fusion into one kernel
+    members: int = 200  # the most instructions: beyond, LLVM's time grows faster than linearly
+    operands: int = 24  # the most operands: a loop keeps their pointers in registers or L1
+    emitted: int = 400  # the most (instruction, key) pairs, each of which is emitted
     roots: int = 12
-    whole_row: int = 8192  # elements; a longer single row is reduced by all threads, in a kernel of its own
-    cheap_work: float = 4  # times that something cheap may be computed rather than stored
-    costly_work: float = 1.5  # the same for something costly: overlapping windows at most
+    whole_row: int = 8192  # elements: a longer single row is reduced by all threads, in a kernel of its own
+    cheap_work: float = 4  # how often a cheap value may be computed instead of being stored
+    costly_work: float = 1.5  # how often a costly value may be: for overlapping windows at most
 
-    # How its work is cut
-    parts: int = 64  # most pieces that have scratch memory of their own
-    unit_work: int = 1 << 18  # multiply-adds of a product (some 5 us) that are worth handing out
-    vector_work: int = 1 << 17  # the same for a product with a vector
-    turned_block: int = 32  # rows and columns of a transpose's block: its lines of input stay in L1
-    column_rows: int = 8  # rows combined at once: so many streams a prefetcher follows
-    busy_blocks: int = 1024  # blocks of threads that keep a whole device busy
-    column_bytes: int = 4096  # of a row that a step covers: long for the prefetcher, sums short enough for L1
+    # For the division of work
+    parts: int = 64  # the most pieces with scratch memory of their own
+    unit_work: int = 1 << 18  # multiply-adds of a unit of a matrix product (some 5 us)
+    vector_work: int = 1 << 17  # multiply-adds of a unit of a product with a vector
+    turned_block: int = 32  # rows and columns of a transpose's block: its input lines stay in L1
+    column_rows: int = 8  # rows combined at once: as many streams as a prefetcher follows
+    busy_blocks: int = 1024  # thread blocks that keep a whole device busy
+    column_bytes: int = 4096  # bytes of a row in a step: long for the prefetcher, sums short enough for L1
 
     # Time
-    function_cost: int = 12  # operations that a function takes as long as
-    parallel_cost: int = 100_000  # operations of a kernel (some 20 us) that are worth waking another thread
-    chunk_cost: int = 60_000  # operations of one piece of a parallel kernel, which a thread is given
-    step_cost: int = 60_000  # operations that one step of a loop should have, to be worth handing out
+    function_cost: int = 12  # operations that take as long as a function
+    parallel_cost: int = 100_000  # operations of a kernel (some 20 us) for which other threads are used
+    chunk_cost: int = 60_000  # operations of a range of a parallel kernel
+    step_cost: int = 60_000  # operations of a step of a loop
 
 
 @dataclass(frozen=True, slots=True)
 class ObjectForm:
-    """How object files of a machine are made. `attributes`: LLVM's, of every function of a module."""
+    """The form of a machine's object files. `attributes` are LLVM attributes of every function of a
+    module.
+    """
 
-    format: str = "elf"  # elf, coff, macho or wasm; spirv; ptx, which is text
+    format: str = "elf"  # elf, coff, macho, wasm, spirv, or ptx (text)
     pointer_bytes: int = 8
     byte_order: Literal["little", "big"] = "little"  # of numbers in memory
-    abi: str = ""  # LLVM's name, where the triple does not say it
+    abi: str = ""  # LLVM's name of the ABI, if the triple does not determine it
     relocation: str = "pic"
     code_model: str = "small"
     attributes: str = ""
-    externals: frozenset[str] = frozenset()  # functions that whoever links an object brings
+    externals: frozenset[str] = frozenset()  # functions that the linked program must define
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Everything that emitters and `value.Values` ask about a machine; the defaults are those of a plain CPU.
+    """All facts about a machine that emitters and `value.Values` use; the defaults are those of a plain CPU.
 
-    An instruction that a machine has is one fast instruction there, not a library call.
+    That a machine has an instruction means that it is one fast instruction there, not a library call.
     """
 
-    name: str  # short: part of kernel keys and dump file names
+    name: str  # short, as keys of kernels and names of dump files contain it
     triple: str
     cpu: str
-    features: frozenset[str] = frozenset()  # of LLVM's, beyond those of `cpu`, each with its sign: `+avx2`
+    features: frozenset[str] = frozenset()  # of LLVM, besides those of `cpu`, each with its sign: `+avx2`
     index_type: str = "i64"  # LLVM type of index arithmetic, `i64` or `i32`
     vector_bytes: int = 16
     max_lanes: int = 64
-    most_elements: int = 1 << 16  # of a vector of LLVM's; the parts of complex numbers count
+    most_elements: int = 1 << 16  # elements of an LLVM vector; a complex number counts twice
     has_fma: bool = False  # else `llvm.fma` is a library call: never emitted
     has_rounding: bool = False  # floor, ceil, trunc and roundeven
     has_half_conversion: bool = False  # f32 to and from f16
     has_half: bool = False  # f16 arithmetic
     has_division: bool = True  # of 32-bit integers
-    has_wide_division: bool = True  # of 64-bit integers, which are made from and into floats, too
+    has_wide_division: bool = True  # of 64-bit integers, also their conversions from and to floats
     has_double: bool = True  # f64 arithmetic
-    has_maximum: bool = True  # of floats, also minimum, where NaN wins
-    has_ordered_maximum: bool = False  # also minimum, where the second one wins over and under NaN
-    keeps_nan: bool = (
-        False  # arithmetic gives an operand's NaN, quiet, or one with no more than the highest bits
-    )
+    has_maximum: bool = True  # maximum and minimum of floats that return NaN if an operand is NaN
+    has_ordered_maximum: bool = False  # maximum and minimum that return the second operand if one is NaN
+    keeps_nan: bool = False  # arithmetic returns an operand's NaN, quieted, or the default NaN
     has_square_root: bool = True  # of floats
-    has_leading_zeros: bool = True  # counts them
+    has_leading_zeros: bool = True  # counts leading zeros
     has_fast_gather: bool = False
     has_masked: bool = False  # masked loads and stores cost about as much as plain ones (AVX-512, SVE)
     blocks_products: bool = (
-        True  # products by the tiles of CPUs; with neither these nor blocks they are loops
+        True  # products by micro-kernel tiles; without these and thread blocks they are loops
     )
-    local_bytes: int = 0  # of memory that the threads of a step share; products by blocks of threads need it
-    matrix_units: frozenset[str] = frozenset()  # types of the operands of tensor cores
-    unroll: tuple[int, int] = (1, 4)  # fewest and most independent chains worth keeping in flight
-    registers: int = 16  # of `vector_bytes`
+    local_bytes: int = 0  # local memory of the threads of a step; products by thread blocks need it
+    matrix_units: frozenset[str] = frozenset()  # names of operand types of tensor cores
+    unroll: tuple[int, int] = (1, 4)  # (least, most) independent chains of operations that are interleaved
+    registers: int = 16  # vector registers, of `vector_bytes` each
     caches: Caches = Caches()
     math: MathKnobs = field(default_factory=MathKnobs)
-    intrinsics: frozenset[str] = frozenset()  # without `llvm.`: instructions here, nowhere else
-    flushes: bool = False  # denormals may be taken for zero, where that is faster
-    threads: int = 1  # most threads that run one step of a kernel together: a power of two
-    warp: int = 1  # threads of a step that exchange values without waiting for others
-    access_bytes: int = 0  # that a thread of several in a step loads at once, where they lie in a row
+    intrinsics: frozenset[str] = frozenset()  # names, without `llvm.`, of those of this machine only
+    flushes: bool = False  # denormals may be treated as zero, if that is faster
+    threads: int = 1  # the most threads that share a step of a kernel: a power of two
+    warp: int = 1  # threads that exchange values without a barrier
+    access_bytes: int = 0  # adjacent bytes that one of several threads of a step loads at once
     limits: Limits = Limits()
-    launched: bool = False  # blocks of `threads` run a kernel's step; else a thread is called with a range
+    launched: bool = False  # a block of `threads` runs a step; else a thread is called with a range
     form: ObjectForm = ObjectForm()  # how its object files are made
 
     def __hash__(self) -> int:
-        return hash((self.name, self.cpu, self.features))  # of all its limits, it would take long
+        return hash((self.name, self.cpu, self.features))  # a hash of all fields would take long
 
     def lanes(self, widest: DType) -> int:
-        """How many lanes a kernel has whose widest element type is `widest`: those of its registers. Floats
-        under 32 bits are computed, hence counted, as f32.
+        """The number of lanes of a kernel whose widest element type is `widest`: as many as fit in a
+        register. Floats of less than 32 bits are computed as f32, and count as such.
         """
         bits = widest.real.bits
         width = max(bits, 32) if widest.is_inexact else max(bits, 8)
@@ -171,16 +173,16 @@ class Target:
         return max(1, min(most, self.vector_bytes * 8 // width))
 
     def stretch(self, widest: DType) -> int:
-        """How many elements beside each other a thread of a loop takes at once: lanes, and more where threads
-        share a step.
+        """The number of adjacent elements that a thread computes at once: the lanes, or more if threads share
+        a step.
         """
         width = max(widest.bits, 32) if widest.is_inexact else max(widest.bits, 8)
         return max(self.lanes(widest), min(MOST_STRETCH, self.access_bytes * 8 // width))
 
 
-@dataclass(frozen=True, slots=True, eq=False)  # Target says what is equal, and hashes it fast
+@dataclass(frozen=True, slots=True, eq=False)  # equality and hash are those of Target
 class CpuTarget(Target):
-    """A CPU, described by LLVM's words for it and by what they imply."""
+    """A CPU: LLVM's names for it, and the facts that follow from them."""
 
 
 LINUX_X86 = "x86_64-unknown-linux-gnu"
@@ -211,7 +213,8 @@ AARCH64 = CpuTarget(
 )  # fmt: skip
 
 
-# Feature: what its presence implies, and what its absence does. Others imply nothing that we ask.
+# Architecture -> feature -> the facts that it implies. Features that are not listed imply no fact of a
+# Target.
 _IMPLIED: dict[str, dict[str, dict[str, object]]] = {
     "x86": {
         "fma": {"has_fma": True},
@@ -242,7 +245,7 @@ _IMPLIED: dict[str, dict[str, dict[str, object]]] = {
                 "dotprod": {"intrinsics": frozenset({"aarch64.neon.sdot", "aarch64.neon.udot"})},
                 "bf16": {"intrinsics": frozenset({"aarch64.neon.bfdot"})}},
 }  # fmt: skip
-# Feature: features that it contains, by which facts follow.
+# Feature -> the features in these tables that it includes.
 _CONTAINS = {
     "avx512f": ("fma", "f16c", "avx2", "sse4.1"), "avx512vl": ("avx512f", "fma", "f16c", "avx2", "sse4.1"),
     "avx512vnni": ("avx512f", "fma", "f16c", "avx2", "sse4.1"),
@@ -267,10 +270,10 @@ def _family(triple: str) -> str:
 
 
 def with_features(target: CpuTarget, features: Sequence[str]) -> CpuTarget:
-    """The target with features of LLVM's added (`+fma`) or taken away (`-avx2`), and with what follows from
-    it: lanes, fused multiply-add, rounding, conversions. A later word wins.
+    """The target with LLVM features added (`+fma`) or removed (`-avx2`), and the facts that follow: lanes,
+    fused multiply-add, rounding, conversions. If a feature occurs twice, the last one counts.
 
-    What a target lacks is done as by one that never had it: without `avx2` in registers of 128 bits.
+    A target without a feature is like one that never had it: without `avx2`, registers have 128 bits.
     """
     table = _IMPLIED.get(_family(target.triple), {})
     present = {one for one, facts in table.items() if all(_at_least(target, *fact) for fact in facts.items())}
@@ -278,11 +281,11 @@ def with_features(target: CpuTarget, features: Sequence[str]) -> CpuTarget:
     for word in features:
         sign, name = word[:1], word[1:]
         if sign not in ("+", "-") or not name:
-            raise InvalidArgument(f"feature {word!r}: wanted + or - and one of LLVM's features")
+            raise InvalidArgument(f"feature {word!r}: must be + or - and the name of an LLVM feature")
         if sign == "+":
             touched = {name, *_CONTAINS.get(name, ())}
             present |= touched
-        else:  # what contains the feature goes with it
+        else:  # features that include it are removed too
             touched = {name, *(outer for outer, inner in _CONTAINS.items() if name in inner)}
             present -= touched
         changed |= touched
@@ -309,14 +312,14 @@ _VECTORS_ONLY = ("has_masked", "has_fast_gather", "math", "intrinsics")
 
 
 def _at_least(target: CpuTarget, fact: str, value: object) -> bool:
-    """Whether the target has a fact, or more of it."""
+    """Whether the target has this value of a fact, or a higher one."""
     have = getattr(target, fact)
     return have >= value if isinstance(value, int | frozenset) else have == value
 
 
 def cpu_target(cpu: str = "x86-64-v3", triple: str | None = None) -> CpuTarget:
-    """The Linux target of an x86-64 level, `generic` or `aarch64`; KeyError for another CPU. All machines
-    there are: `axla.target.names`.
+    """The Linux target of an x86-64 level, or of `generic` or `aarch64`; KeyError for another CPU.
+    `axla.target.names` has all targets.
     """
     found = AARCH64 if cpu in ("aarch64", "generic") else X86_LEVELS[cpu]
     return replace(found, triple=triple) if triple else found

@@ -1,7 +1,7 @@
-"""The machines that programs are compiled for ahead of time, by alias.
+"""The target machines for ahead-of-time compilation, by alias.
 
-An alias stands for LLVM's triple, CPU and features, and for all that follows from them. `target("armv7hf")`
-gives one; features added or taken away (`+fma`, `-avx2`) change what follows, too.
+An alias stands for LLVM's triple, CPU and features, and for all facts that follow from them:
+`target("armv7hf")`. Features that are added or removed (`+fma`, `-avx2`) change these facts, too.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from axla.target.machine import AARCH64, X86_LEVELS, Caches, CpuTarget, ObjectFo
 _POINTER32 = ObjectForm(pointer_bytes=4)
 _BARE = replace(_POINTER32, relocation="static")
 
-# A frame of more than a page would call a stack probe on Windows. Objects of MSVC's triples need `_fltused`.
+# On Windows, a stack frame of more than a page would call a stack probe. Object files for MSVC's triples need
+# the symbol `_fltused`.
 _COFF = ObjectForm("coff", attributes='"no-stack-arg-probe"')
 _MACHO = ObjectForm("macho")
 
@@ -43,7 +44,8 @@ _CORTEX_M33 = replace(
     cpu="cortex-m33",
     has_rounding=True,
 )
-# Scalars only: NEON of 32-bit ARM flushes denormals to zero. No division before Cortex-A7 and A15.
+# No vectors, since NEON of 32-bit ARM flushes denormals to zero. Cores before Cortex-A7 and A15 have no
+# division.
 _ARMV7 = replace(
     _SMALL, name="armv7hf", triple="armv7-unknown-linux-gnueabihf", cpu="generic",
     features=frozenset({"+vfp3d16", "-neon"}), has_division=False,
@@ -87,15 +89,17 @@ _ALL = (
 )  # fmt: skip
 
 TARGETS = {found.name: found for found in _ALL}
-"""Every target there is, by its alias."""
+"""All targets, by alias."""
 
 
 def target(alias: str, *, cpu: str | None = None, features: Sequence[str] = ()) -> CpuTarget:
-    """The target of an alias, with another CPU of LLVM's to schedule for and with features changed."""
+    """The target of an alias. `cpu` is another CPU, by LLVM's name, to schedule for; `features` are added or
+    removed.
+    """
     found = TARGETS.get(alias)
     if found is None:
         hint = did_you_mean(alias, TARGETS)
-        raise InvalidArgument(f"target {alias!r} is unknown{hint}; there are {', '.join(TARGETS)}")
+        raise InvalidArgument(f"target {alias!r} is unknown{hint}; known: {', '.join(TARGETS)}")
     if cpu is not None:
         found = replace(found, cpu=cpu)
     return with_features(found, features)

@@ -1,4 +1,4 @@
-"""Devices of OpenCL that take SPIR-V: what plans and emitters may assume about one."""
+"""OpenCL devices that take SPIR-V: the facts that planners and emitters use."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from dataclasses import replace
 from axla.target.machine import Caches, Limits, ObjectForm, Target
 
 MOST_LANES = 16
-"""Of OpenCL's vectors."""
+"""The longest vectors of OpenCL."""
 
 
 def spirv_target(threads: int = 64) -> Target:
-    """An OpenCL device whose work-groups have this many work-items at most, each with one lane."""
+    """The target of an OpenCL device with work-groups of at most `threads` work-items, each with one lane."""
     return Target(
         "spirv64", "spirv64-unknown-unknown", "",
         vector_bytes=4, max_lanes=1, threads=threads, launched=True, blocks_products=False, registers=64,
         access_bytes=16 if threads > 1 else 0,
-        local_bytes=32 << 10 if threads > 1 else 0,  # that every device of OpenCL has
+        local_bytes=32 << 10 if threads > 1 else 0,  # as much as every OpenCL device has
         limits=Limits(
             step_cost=0, reads_elements=False, row_in_lane=0, scans=threads > 1, sorts_in_place=threads == 1
         ),
@@ -26,9 +26,10 @@ def spirv_target(threads: int = 64) -> Target:
 
 
 def spirv_cpu_target(lanes: int) -> Target:
-    """An OpenCL device that is a CPU with vectors of so many floats.
+    """The target of an OpenCL device that is a CPU with vectors of `lanes` floats.
 
-    What runs there beside each other are work-groups: one work-item with vectors has no barriers to wait at.
+    Such a device runs work-groups in parallel. A work-group has one work-item with vectors, which never waits
+    at a barrier.
     """
     return replace(
         spirv_target(1), name="spirv64-cpu", vector_bytes=4 * min(lanes, MOST_LANES), max_lanes=MOST_LANES,

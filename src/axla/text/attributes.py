@@ -221,7 +221,7 @@ def _read_window(reader: Reader) -> attributes.Window:
         else:
             reader.fail(f"'{key}' is not a field of a window", at)
     if "reversal" in fields:
-        # XLA lets the last values be left out
+        # XLA lets the last values be left out.
         missing = len(fields.get("size", ())) - len(fields["reversal"])
         fields["reversal"] = tuple(map(bool, fields["reversal"])) + (False,) * missing
     if fields and "size" not in fields:

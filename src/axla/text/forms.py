@@ -49,11 +49,11 @@ def _plain_conditional(
     index = operands[0].shape.logical
     by_pred = index is Shape(PRED)
     if not by_pred and index is not Shape(S32):
-        cursor.fail(f"the first operand of a conditional is a scalar of pred or s32, found {index}", at)
+        cursor.fail(f"the first operand of a conditional must be a scalar of pred or s32, found {index}", at)
     branches = op.computations()
     named = op.true_computation is not None, op.false_computation is not None
     if (any(named) and (op.branch_computations or not all(named))) or not branches:
-        cursor.fail("a conditional has true_computation and false_computation, or branch_computations", at)
+        cursor.fail("a conditional needs true_computation and false_computation, or branch_computations", at)
     if by_pred and len(branches) == 2:
         return replace(
             op, true_computation=branches[0], false_computation=branches[1], branch_computations=()

@@ -52,7 +52,9 @@ _BETWEEN_BRACES = ascii_regex(r"\}\s*+,\s*+\{")
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """The facts about an op class that the parser needs."""
+    """An op class as the parser needs it: the readers of its attributes, its required attributes, and the
+    bounds of its operand count.
+    """
 
     op: type[Op]
     readers: dict[str, tuple[str, Callable[[Any], Any]]]  # attribute's text name -> field, decoder

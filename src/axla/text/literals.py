@@ -76,7 +76,7 @@ def _made_up(cursor: ShapeCursor, shape: Shape) -> Literal:
     cursor.made_up = (first + words, odd + rest)
     data = np.zeros(shape.byte_size, np.uint8)
     data[: 4 * words].view(np.uint32)[:] = np.arange(first, first + words)
-    # XLA writes them at the byte with the index `words`, not at the end
+    # XLA writes them at the byte with the index `words`, not at the end.
     data[words : words + rest] = np.arange(odd, odd + rest)
     data &= (1 << (1 if shape.dtype.is_pred else min(shape.dtype.bits, 8))) - 1
     return Literal(shape, data.view(shape.dtype.numpy).reshape(shape.dims))

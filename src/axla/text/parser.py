@@ -37,7 +37,7 @@ def parse_hlo(text: str, *, exact: bool = False, elided: str = "keep", file: str
     `file` is used in messages.
     """
     if elided not in ("keep", "fill"):
-        raise InvalidArgument(f"parse: elided={elided!r}; there are 'keep', 'fill'")
+        raise InvalidArgument(f"parse: elided={elided!r}, wanted 'keep' or 'fill'")
     parser = Parser(text)
     parser.exact, parser.fills, parser.file = exact, elided == "fill", file and f"{file}: "
     with collector_paused():

@@ -48,7 +48,7 @@ def print_module(module: Module, **options: Any) -> str:
 
 
 def instruction_printer(**options: Any) -> Callable[[Instruction], str]:
-    """A function that gives the text of an instruction; the keywords are fields of PrintOptions."""
+    """Returns a function that prints an instruction; the keywords are fields of PrintOptions."""
     return _Printer(_options(options)).instruction
 
 

@@ -130,7 +130,7 @@ class ShapeCursor(HloCursor):
         at = self.skip()
         array = None if self.peek("(") or self.match(_BUFFER) else self._array()
         if not isinstance(array, Shape):
-            self.fail("a buffer holds an array", at)
+            self.fail("a buffer must hold an array", at)
         self.expect(")", "to end the shape of a buffer")
         return BufferShape(array)
 

@@ -70,7 +70,7 @@ class _ShardingCursor(HloCursor):
         if found[1] != "maximal":
             return found[1]
         if self.match(_DEVICE) is None:
-            self.fail("maximal needs device=")
+            self.fail("maximal must be followed by device=")
         return self.integer()
 
     def _numbers(self, text: str) -> tuple[int, ...]:
@@ -90,7 +90,7 @@ class _ShardingCursor(HloCursor):
             devices = self._numbers(found[1])
         kinds = self._last_dims()
         if len(kinds) > len(dims):
-            self.fail(f"{len(kinds)} last_tile_dims for {len(dims)} dimensions")
+            self.fail(f"{len(kinds)} last_tile_dims, but devices has only {len(dims)} sizes")
         return tiled(dims, devices, tuple(kinds))
 
     def _last_dims(self) -> list[str]:

@@ -133,7 +133,7 @@ def write_whole(file: str, content: bytes) -> None:
         sys.stdout.buffer.flush()
         return
     folder = os.path.dirname(os.path.abspath(file))
-    if os.path.exists(file) and not os.path.isfile(file):  # a device or a pipe has no halves
+    if os.path.exists(file) and not os.path.isfile(file):  # a device or a pipe cannot be replaced
         Path(file).write_bytes(content)
         return
     if not os.path.isdir(folder):

@@ -106,13 +106,13 @@ class _Search:
             found, wanted = self.both(condition, carried)
             text = self.compared(condition.entry.root, found, wanted)
             if not text and not wanted[0]:
-                return f"\n  each of its {turn} turns, alone, agrees"
+                return f"\n  each of its {turn} iterations, alone, agrees"
             found, wanted = self.both(body, carried)
             if text or self.compared(body.entry.root, found, wanted):
                 text = text or self.first(body, carried)
-                return f"\n  in turn {turn}: {text}"
+                return f"\n  in iteration {turn}: {text}"
             carried = wanted
-        return f"\n  each of its first {MOST_TURNS} turns, alone, agrees"
+        return f"\n  each of its first {MOST_TURNS} iterations, alone, agrees"
 
 
 def with_results(module: Module, names: Sequence[str]) -> Module:

@@ -112,7 +112,7 @@ def _optimized(text: str, question: Question) -> tuple[Module, Module, list[Pass
 
 
 def runs_of(text: str, question: Question) -> list[PassRun]:
-    """The runs of passes in a compilation."""
+    """The runs of passes in the compilation of a module."""
     return _optimized(text, question)[2]
 
 

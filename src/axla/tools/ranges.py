@@ -95,9 +95,9 @@ def call(
     code = c.CFUNCTYPE(c.c_int32, c.c_void_p)(image.addresses[ENTRY])(c.addressof(frame))
     timer.cancel()
     if code == abi.DEADLINE:
-        raise DeadlineExceeded(f"it took more than {deadline} s")
+        raise DeadlineExceeded(f"the program took more than {deadline} s")
     if code:
-        raise RuntimeFailure(f"error code {code}")
+        raise RuntimeFailure(f"the program returned the error code {code}")
 
 
 def run_apart(program: Packed, inputs: Sequence[bytes], deadline: float = 30.0) -> tuple[list[bytes], str]:
@@ -109,7 +109,7 @@ def run_apart(program: Packed, inputs: Sequence[bytes], deadline: float = 30.0) 
     becomes = {alias.result: alias.parameter for alias in face.aliases}
     sizes = [*(len(data) for data in inputs), *(spec.bytes for spec in face.results), face.workspace_bytes]
     if face.functions or program.interface.is_dynamic or sum(sizes) > LARGEST:
-        raise UnsupportedError("ranges: functions, sizes that are not known, or too much memory")
+        raise UnsupportedError("ranges: the program has functions, unknown sizes, or too much memory")
     places = np.cumsum([0, *(aligned(size) + 64 for size in sizes)])
     memory = np.frombuffer(aligned_memory(int(places[-1])), np.uint8)
     memory[:] = 0x7F

@@ -78,7 +78,7 @@ def execute(options: argparse.Namespace) -> int:
     if options.num_replicas is not None:
         module.set_config(replica_count=options.num_replicas)
     if options.compare_every_instruction and _on_several_devices(module, options):
-        raise InvalidArgument("--compare-every-instruction: the program is for several devices")
+        raise InvalidArgument("--compare-every-instruction: wanted a program for one device")
     if options.processes and LAUNCHER not in os.environ:
         return launch(options.processes, ["-P", "-m", "axla", *options.given])
     saved: dict[str, np.ndarray] = {}
@@ -111,7 +111,7 @@ def _check(options: argparse.Namespace) -> None:
 def inputs_of(module: Module, kind: str, options: argparse.Namespace) -> list[np.ndarray]:
     """The inputs that the options name, or random ones of a kind."""
     if options.input and options.inputs:
-        raise InvalidArgument("--input and --inputs: wanted one of them")
+        raise InvalidArgument("--input and --inputs: wanted only one of them")
     if options.input:
         return load_inputs(module, options.input)
     if options.inputs:

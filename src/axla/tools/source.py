@@ -29,7 +29,7 @@ _HLO = re.compile(r"(?!.*\brows)\w+\[|\(")  # a shape, unless its sizes are thos
 
 
 def add_file(parser: argparse.ArgumentParser, **options: object) -> None:
-    """Adds FILE and the options of dynamic sizes."""
+    """Adds the argument FILE and the options for open sizes."""
     parser.add_argument("file", metavar="FILE", help="HLO or StableHLO; `-` is standard input", **options)  # type: ignore[arg-type]
     add_sizes(parser)
 
@@ -76,7 +76,7 @@ def integers(text: str) -> list[int]:
 
 
 def add_constants(parser: argparse.ArgumentParser) -> None:
-    """Adds `--constant`."""
+    """Adds the option `--constant`."""
     parser.add_argument(
         "--constant", metavar="FILE", action="append", default=[],
         help="make constants of parameters: an .npz or .safetensors file with arrays by the names or numbers "
@@ -134,7 +134,7 @@ def feed(module: Module) -> None:
 
 
 def add_replicas(parser: argparse.ArgumentParser) -> None:
-    """Adds `--replicas`."""
+    """Adds the option `--replicas`."""
     parser.add_argument(
         "--replicas", choices=["first"], help="of a program for several participants run the first alone"
     )
@@ -155,7 +155,7 @@ def read_module(options: argparse.Namespace) -> Module:
 
 
 def add_target(parser: argparse.ArgumentParser) -> None:
-    """Adds `--target-cpu`."""
+    """Adds the option `--target-cpu`."""
     parser.add_argument(
         "--target-cpu",
         metavar="ALIAS",

@@ -25,7 +25,7 @@ from axla.tools.plugins import load_files
 from axla.tools.source import add_file, add_target, read_module, target_of
 from axla.tools.trial_options import add_load
 
-HEIGHT, WIDTH = 10, 72  # of a picture of characters
+HEIGHT, WIDTH = 10, 72  # of the text picture, in characters
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class MemoryUse:
 
 
 def cost_analysis(module: Module) -> dict[str, float]:
-    """The cost of a run under XLA's keys."""
+    """The cost of a run of a module, by XLA's keys."""
     found: Cost = cost(module)
     return {
         "flops": float(found.operations), "transcendentals": float(found.transcendentals),

@@ -56,7 +56,7 @@ def add_trial(parser: argparse.ArgumentParser) -> None:
 
 
 def add_load(parser: argparse.ArgumentParser) -> None:
-    """Adds `--load`."""
+    """Adds the option `--load`."""
     parser.add_argument(
         "--load", metavar="FILE.py", action="append", default=[], help="Python to run first: passes and rules"
     )

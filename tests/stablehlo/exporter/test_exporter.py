@@ -167,7 +167,10 @@ def test_custom_calls_keep_what_stablehlo_has_no_words_for(said):
 
 @pytest.mark.parametrize("given, message", [
     ('{schedule = "SOON"}', "SOON"), ("{window_dimensions = 3 : i64}", "window_dimensions"),
-    ("{window_dimensions = array<i64: 3>, window_strides = array<i64: 1, 2>}", "2 entries of stride for 1"),
+    (
+        "{window_dimensions = array<i64: 3>, window_strides = array<i64: 1, 2>}",
+        "stride has 2 entries, but size has 1",
+    ),
     ('{dimension_numbers = "b0f"}', "dimension_numbers"), ("3 : i64", "dictionary"),
 ])  # fmt: skip
 def test_what_is_wrong_in_them_is_refused(given, message):
@@ -240,7 +243,7 @@ LACKING = {
   b = f32[16,2] constant(0)
   m = u16[2,2] constant(0)
   ROOT d = f32[2,2] dot(a, b, m), lhs_contracting_dims={1}, rhs_contracting_dims={0}, sparsity=L.1@2:4""",
-    "scatter %s: a region that combines elements in a type that is not wider": """
+    "scatter %s: a region that combines elements in a type not wider than theirs": """
   p = f32[9] constant(0)
   i = s32[1,1] constant(0)
   u = f32[1] constant(0)

@@ -147,7 +147,9 @@ def test_parse_tells_formats_apart(tmp_path):
         ParseError, match="not UTF-8 text, not StableHLO bytecode, and the bytes are not an HloModule"
     ):
         axla.parse(b"\xff\xfe")
-    with pytest.raises(ParseError, match=r"not an HloModuleProto.*: field 4 takes \d+ bytes, \d+ are left"):
+    with pytest.raises(
+        ParseError, match=r"not an HloModuleProto.*: field 4 has \d+ bytes, but \d+ bytes are left"
+    ):
         axla.parse(axla.proto.to_proto(axla.parse(text))[:120])
 
 

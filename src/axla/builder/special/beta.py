@@ -90,7 +90,8 @@ def RegularizedIncompleteBeta(a: XlaOp, b: XlaOp, x: XlaOp) -> XlaOp:
     """The regularized incomplete beta function I_x(a, b): the integral of t^(a-1) (1 - t)^(b-1) from 0 to x,
     divided by B(a, b).
     """
-    at_zero, at_one = (a == 0.0) | (b == math.inf), (b == 0.0) | (a == math.inf)  # is all of it at 0, or at 1
+    # If a or b is 0 or infinite, the whole distribution is at x = 0 or at x = 1.
+    at_zero, at_one = (a == 0.0) | (b == math.inf), (b == 0.0) | (a == math.inf)
     invalid = (a != a) | (b != b) | (x != x) | (a < 0.0) | (b < 0.0) | (x < 0.0) | (x > 1.0)
     invalid = invalid | (at_zero & at_one)
     is_zero = (x == 0.0) & ~at_one | at_one & (x != 1.0) | at_zero & (x == 0.0)

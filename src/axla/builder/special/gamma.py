@@ -1,5 +1,5 @@
-"""The regularized incomplete gamma functions, P(a, x) and Q(a, x) = 1 - P(a, x), and the derivatives of P by
-a.
+"""The regularized incomplete gamma functions, P(a, x) and Q(a, x) = 1 - P(a, x), and the derivatives of P
+with respect to a.
 
 Three methods: the power series of P for x below a; Legendre's continued fraction of Q above; for large a, the
 uniform expansion of N. M. Temme (DLMF 8.12), whose cost does not grow with a. Their common factor, x^a
@@ -104,7 +104,7 @@ def _series(a: XlaOp, x: XlaOp, active: XlaOp) -> _Sums:
 
 def _fraction(a: XlaOp, x: XlaOp, active: XlaOp) -> _Sums:
     """Returns Q(a, x) gamma(a) / (x^a exp(-x)) = 1 / (x + 1 - a - 1 (1 - a) / (x + 3 - a - 2 (2 - a) / ...)).
-    The convergents p / q and the derivatives of p and q by a are computed by recurrences.
+    The convergents p / q and the derivatives of p and q with respect to a are computed by recurrences.
     """
     epsilon = _epsilon(x)
 
@@ -138,7 +138,7 @@ class _Uniform(NamedTuple):
     leading: XlaOp  # erfc(eta sqrt(a / 2)) / 2
     density: XlaOp  # exp(-a eta^2 / 2) / sqrt(2 pi a)
     rest: XlaOp  # the remainder, divided by `density`
-    slope: XlaOp  # the derivative of Q by a, divided by `density`
+    slope: XlaOp  # dQ/da, divided by `density`
 
 
 def _uniform(a: XlaOp, x: XlaOp) -> _Uniform:
@@ -158,7 +158,7 @@ def _uniform(a: XlaOp, x: XlaOp) -> _Uniform:
         derivative = [c * (degree - n) for n, c in enumerate(coefficients[:-1])]
         value = polynomial(eta, coefficients)
         rest = rest + value * power
-        # The derivative of eta by a, for constant x, is -ratio / a.
+        # d eta / da, for constant x, is -ratio / a.
         rest_slope = rest_slope - (float(k) * value + polynomial(eta, derivative) * ratio) * power * inverse
         power = power * inverse
     slope = ratio - 0.5 * eta + (e.Log1p(mu) - 0.5 * inverse) * rest + rest_slope
@@ -237,7 +237,7 @@ def _slope(a: XlaOp, x: XlaOp, weights: SeriesWeights) -> XlaOp:
     large_a, large_x = (e.Select(region.uniform, v, 1e5) for v in (a, x))
     lower = _series(small_a, small_x, region.iterated & ~region.upper)
     upper = _fraction(small_a, small_x, region.iterated & region.upper)
-    log = e.Log(small_x) - Digamma(small_a + 1.0)  # the derivative of log(_factor) by a
+    log = e.Log(small_x) - Digamma(small_a + 1.0)  # d log(_factor) / da
     below = log * lower.value + lower.slope
     above = (small_a * log + 1.0) * upper.value + small_a * upper.slope
     found = weights(small_a, small_x)[0] * e.Select(region.upper, -above, below)
@@ -260,8 +260,8 @@ def IgammaGradA(a: XlaOp, x: XlaOp) -> XlaOp:
 
 @floats
 def RandomGammaGrad(a: XlaOp, x: XlaOp) -> XlaOp:
-    """The derivative of a sample x of the gamma distribution by its parameter a: -(dP/da) / (dP/dx). It is
-    finite also where both derivatives underflow to 0.
+    """The derivative of a sample x of the gamma distribution with respect to its parameter a: -(dP/da) /
+    (dP/dx). It is finite also where both derivatives underflow to 0.
     """
 
     def weights(a: XlaOp, x: XlaOp) -> tuple[XlaOp, XlaOp]:

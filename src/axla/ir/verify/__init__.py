@@ -1,4 +1,4 @@
-"""Checks that a module is right. What is verified, with the label that an error ends with:
+"""Checks that a module obeys the rules of HLO. The rules, with the labels that end the error messages:
 
 Module
   module_entry       there is an entry computation, it is one of the module's, and no fusion calls it
@@ -24,13 +24,12 @@ Instruction
   instruction_shape     the shape is the one that the op infers, up to layout
   ...                   and the labels of the op's own `infer`
 
-Instructions among others, in a module each that begins with its labels: `pairs` (what starts is done, once),
-`channels` (who sends and receives on them, and that nobody waits for ever), `groups` (members of collectives,
-against the header), `calls` (what is fused, threads, composites, aliased operands), `placement` (layouts,
-memory spaces, shardings), `buffers` (each has one writer), `accuracy`. `docs/verifier.md` has all
-of it beside XLA's rules.
+Rules that concern several instructions are in modules of their own, which begin with their labels: `pairs`
+(each start has one done), `channels` (sends and receives, and that none waits for ever), `groups` (members of
+collectives), `calls` (fusions, threads, composites, aliased operands), `placement` (layouts, memory spaces,
+shardings), `buffers` (each has one writer), `accuracy`. `docs/verifier.md` compares all rules with XLA's.
 
-All of it takes time linear in the size of the module.
+The checks take time linear in the size of the module.
 """
 
 from __future__ import annotations
@@ -58,12 +57,13 @@ from axla.ir.verify.graph import (
 from axla.ir.verify.header import verify_aliases, verify_entry_layout, verify_schedule
 
 Inferred = dict[Instruction, tuple[object, ...]]
-"""Instructions whose shapes were found right: the op, the shape and those of the operands, as they were."""
+"""Instructions whose shapes were verified, with the op, the shape and the operands' shapes at that time."""
 
 
 def verify(module: Module, inferred: Inferred | None = None) -> None:
-    """Raises VerifyError for the first error, with the instruction, what was found, what was wanted, and its
-    line. Instructions in `inferred` are not inferred again; it is updated.
+    """Raises VerifyError for the first error that is found. The message has the instruction with its line,
+    what was found and what was wanted. Instructions in `inferred` are not inferred again unless they changed;
+    `inferred` is updated.
     """
     with located(module.file, module):
         _verify_graph(module)
@@ -71,21 +71,21 @@ def verify(module: Module, inferred: Inferred | None = None) -> None:
 
 
 def verify_graph(module: Module) -> None:
-    """Checks the part of `verify` that text cannot express: graphs that pass it and have equal text are
-    equal.
+    """Checks those rules of `verify` that text cannot express. If two graphs pass them and have equal texts,
+    they are equal.
     """
     with located(module.file, module):
         _verify_graph(module)
 
 
 def verify_meaning(module: Module) -> None:
-    """Checks the rest of `verify`, for a module that passed `verify_graph`."""
+    """Checks the other rules of `verify`, for a module that has passed `verify_graph`."""
     with located(module.file, module):
         _verify_meaning(module, {})
 
 
 def state(module: Module) -> list[object]:
-    """The objects that `verify` reads. While they are the same, its result is the same."""
+    """All objects that `verify` reads. As long as they are the same objects, `verify` has the same result."""
     schedule = module.schedule or {}
     found: list[object] = [module.config, module.has_entry and module.entry, *schedule, *schedule.values()]
     for computation in module.computations:
@@ -99,7 +99,7 @@ def state(module: Module) -> list[object]:
 def _verify_graph(module: Module) -> None:
     if not module.has_entry:
         with contextlib.suppress(InternalError):
-            _ = module.entry  # a program that waits for its sizes says so
+            _ = module.entry  # a module that waits for its sizes raises its own error
     if not module.has_entry or module.entry not in module.computations:
         fail("module_entry", f"module {module.name} has no entry computation of its own")
     verify_sizes(module)
@@ -144,7 +144,7 @@ def _verify_meaning(module: Module, inferred: Inferred) -> None:
 
 _TABLES = calls.RULES, placement.RULES
 _RULES = {opcode: [t[opcode] for t in _TABLES if opcode in t] for table in _TABLES for opcode in table}
-"""The rules for instructions beyond their shapes, by opcode."""
+"""The rules for single instructions besides their shapes, by opcode."""
 
 
 def _verify_computation(computation: Computation) -> None:
@@ -156,7 +156,7 @@ def _verify_computation(computation: Computation) -> None:
     uses = 0
     for inst in instructions:
         if inst.computation is not computation:
-            message = f"{inst!r} is held by {computation.name} but says {inst.computation.name}"
+            message = f"{inst!r} is listed in {computation.name}, but belongs to {inst.computation.name}"
             fail("instruction_place", message)
         if inst.name in names:
             fail("module_names", f"two instructions of {computation.name} are called {inst.name}")

@@ -1,7 +1,7 @@
-"""Rules for the accuracy of results that a program asks for. In this module:
+"""The rule for the accuracy of results that a program may require:
 
-result_accuracy  stands at functions of one operand that are approximated; it is a mode, default or
-                 highest, or tolerances of at least 0
+result_accuracy  an attribute of transcendental functions of one operand only; its value is a mode, default
+                 or highest, or tolerances of at least 0
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ _ACCURACY = ascii_regex(
 
 
 def verify_accuracy(inst: Instruction) -> None:
-    """`result_accuracy` is allowed at unary transcendental ops only, and has a known form."""
+    """Checks that `result_accuracy` has a valid value, and that its op is a transcendental function of one
+    operand.
+    """
     text = dict(inst.extra.more).get("result_accuracy")
     if text is None:
         return

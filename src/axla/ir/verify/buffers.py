@@ -1,10 +1,10 @@
-"""Buffers, b(f32[2]): memory of which each state has one writer. Labels:
+"""Rules for buffers, b(f32[2]): mutable memory that ops pass on, so that each state has one writer.
 
-buffer_entry   the entry takes and gives no buffers
+buffer_entry   the entry has no buffers among its parameters and its result
 buffer_pin     Pin makes a buffer of an array, and Unpin an array of a buffer, in the same memory
-buffer_result  a buffer that a custom call gives is one of its operands, each once, but for new ones
-buffer_lost    a custom call gives back the buffers that it takes
-buffer_writer  a buffer is passed on once
+buffer_result  a buffer that a custom call returns is one of its operands, each once, or a new one
+buffer_lost    a custom call returns every buffer that is its operand
+buffer_writer  only one instruction uses a buffer
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from axla.ir.typed import applies, tuple_of
 from axla.ir.verify.failure import fail
 
 BufferLeaf = tuple[Instruction, int]
-"""An instruction that makes buffers, and the number of the leaf."""
+"""An instruction whose result has buffers, and the number of a leaf of the result."""
 
 PINS = ("Pin", "Unpin")
 
 
 def verify_buffers(module: Module) -> None:
-    """Raises VerifyError where a buffer is lost, duplicated, or has two writers."""
+    """Raises VerifyError if a buffer is lost or duplicated, or has two writers."""
     found = [c for c in module.computations if any(_makes_buffers(i) for i in c.instructions)]
     if not found:
         return
     for inst in (*module.entry.parameters, module.entry.root):
         if _has_buffers(inst.shape):
-            fail("buffer_entry", f"{inst!r}: buffers aren't allowed in this context, the entry's interface")
+            fail("buffer_entry", f"{inst!r}: parameters and result of the entry must not have buffers")
     for computation in found:
         for inst in computation.instructions:
             if applies(inst, External):
@@ -68,13 +68,13 @@ def _verify_custom_call(inst: Instruction[External]) -> None:
 
 
 def _places(shape: AnyShape) -> list[tuple[int, ...]]:
-    """The indices of the buffers in a shape."""
+    """The tuple indices of the buffers in a shape."""
     return [index for index, leaf in indexed_leaves(shape) if isinstance(leaf, BufferShape)]
 
 
 def _verify_writers(computation: Computation) -> None:
-    """Each buffer is used by one instruction, or returned to the caller. Tuples and their elements only pass
-    it on.
+    """Checks that each buffer is used by one instruction, or returned to the caller. Tuples and
+    get-tuple-elements do not count, as they only pass buffers on.
     """
     made: dict[Instruction, list[BufferLeaf | None]] = {}
     writers: dict[BufferLeaf, Instruction] = {}
@@ -87,7 +87,9 @@ def _verify_writers(computation: Computation) -> None:
 
 
 def _sources(inst: Instruction, made: dict[Instruction, list[BufferLeaf | None]]) -> list[BufferLeaf | None]:
-    """The instruction that created each leaf that is a buffer."""
+    """For each leaf of `inst`, the instruction and leaf that created the buffer; None if the leaf is not a
+    buffer.
+    """
     if isinstance(inst.op, Tuple):
         return [place for operand in inst.operands for place in made[operand]]
     if isinstance(inst.op, GetTupleElement):
@@ -107,5 +109,5 @@ def _count(
         if place in writers:
             other = writers[place]
             what = f"a buffer of {place[0]!r} has more than one writer, {other!r} and {user!r}"
-            fail("buffer_writer", f"an HLO buffer value has more than one writers: {what}")
+            fail("buffer_writer", f"{what}")
         writers[place] = user

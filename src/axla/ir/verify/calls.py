@@ -1,15 +1,15 @@
-"""Calls: what is fused, who runs on which thread, composites, aliased operands. In this module:
+"""Rules for calls: fusions, execution threads, composites, aliased operands.
 
-fusion_called     one fusion calls a fused computation; its root has no users, everything else has
-call_thread       called computations run on the caller's thread, or on the one an async-start names
-call_sharding     a loop and its body, a branch and its branches say the same sharding
-call_precision    a reduction's computation has the element types of what is reduced
+fusion_called     only one fusion calls a fused computation; its root has no users, all else has
+call_thread       a called computation runs on the caller's thread, or on the one of its async-start
+call_sharding     a loop and its body, a branch and its branches have the same sharding
+call_precision    the computation of a reduction has the element types of its operands
 call_composite    a composite call has frontend attributes: composite.name, not empty, a
                   composite.version that is a number of at least 0, composite.attributes not empty
-operand_aliasing  output_to_operand_aliasing of a fusion or async-start names leaves that exist, and are of
-                  one shape and layout, each once; of an async-start also in what is called
-custom_call_seed  GetRngSeed takes nothing and gives a u64
-custom_call_mark  calls that only mark a value give it as it is
+operand_aliasing  output_to_operand_aliasing of a fusion or async-start names leaves that exist, have the
+                  same shape and layout, and occur once; for an async-start also in the computation
+custom_call_seed  GetRngSeed takes no operands and returns u64[]
+custom_call_mark  custom calls that only annotate a value return it with the same shape
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ MAIN = "main"
 
 
 def thread_of(computation: Computation) -> str:
-    """The execution thread of a computation; the main thread where none is named."""
+    """The execution thread of a computation; "main" if none is named."""
     return dict(computation.extra.more).get("execution_thread", MAIN) if computation.extra.more else MAIN
 
 
 def verify_called(module: Module, callers: Mapping[Computation, list[Instruction]]) -> None:
-    """Checks all calls of each called computation."""
+    """Checks all calls of each called computation, given its callers."""
     for computation, calls in callers.items():
         if any(c.opcode == "fusion" for c in calls):
             _verify_fused(module, computation, calls)
@@ -47,7 +47,7 @@ def verify_called(module: Module, callers: Mapping[Computation, list[Instruction
             elif call.opcode in ("async-update", "async-done"):
                 continue
             if thread != wanted:
-                message = f"{call!r}: {computation.name} runs on the thread {thread}, {wanted} is wanted"
+                message = f"{call!r}: {computation.name} must run on the thread {wanted}, found {thread}"
                 fail("call_thread", message)
 
 
@@ -55,7 +55,7 @@ def _verify_fused(module: Module, computation: Computation, calls: list[Instruct
     if computation is module.entry:
         fail("module_entry", f"{calls[0]!r} calls the entry computation {computation.name}")
     if len(calls) > 1:
-        message = f"{calls[1]!r}: what is fused, {computation.name}, is called by {calls[0]!r} too"
+        message = f"{calls[1]!r}: the fused computation {computation.name} is called by {calls[0]!r} too"
         fail("fusion_called", message)
     for inst in computation.instructions:
         if inst is computation.root:
@@ -75,7 +75,7 @@ def _verify_same_sharding(call: Instruction) -> None:
     for inst in said[1:]:
         if inst.extra.sharding != said[0].extra.sharding:
             one, other = inst.extra.sharding, said[0].extra.sharding
-            fail("call_sharding", f"{inst!r}: the sharding is {{{one}}}, that of {said[0]!r} {{{other}}}")
+            fail("call_sharding", f"{inst!r}: sharding {{{one}}}, wanted {{{other}}} as of {said[0]!r}")
 
 
 def _verify_composite(call: Instruction[Composite]) -> None:
@@ -91,7 +91,7 @@ def _verify_composite(call: Instruction[Composite]) -> None:
         problem = f"composite.version must be a number of at least 0, found {version!r}"
     else:
         return
-    fail("call_composite", f"{call!r}: among the frontend attributes of a composite {problem}")
+    fail("call_composite", f"{call!r}: frontend attributes of a composite: {problem}")
 
 
 def _verify_aliasing(call: Instruction[Calling]) -> None:
@@ -115,7 +115,7 @@ def _verify_aliasing(call: Instruction[Calling]) -> None:
 
 
 def _same_place(one: AnyShape, other: AnyShape) -> bool:
-    """Whether both have the same shape and layout."""
+    """Whether two shapes are equal, and have the same layout."""
     return one.logical is other.logical and same_order(one, other)
 
 
@@ -128,7 +128,7 @@ def _verify_custom_call(call: Instruction[External]) -> None:
         fail("custom_call_seed", f"{call!r}: GetRngSeed takes no operands and returns u64[]")
     marked = [o.shape.logical for o in call.operands[:1]]
     if target in _MARKS and marked != [call.shape.logical]:
-        fail("custom_call_mark", f"{call!r}: {target} returns its operand, with the same shape")
+        fail("custom_call_mark", f"{call!r}: {target} must have a result of the shape of its operand")
 
 
 def _verify_reduction(inst: Instruction[Applying]) -> None:
@@ -136,7 +136,7 @@ def _verify_reduction(inst: Instruction[Applying]) -> None:
     for number, (parameter, operand) in enumerate(zip(called.parameters, inst.operands, strict=True)):
         if parameter.shape.dtype is not operand.shape.dtype:
             found, wanted = parameter.shape.to_string(layout=False), operand.shape.to_string(layout=False)
-            message = f"{inst!r}: parameter {number} of {called.name} is {found}, the operand {wanted}"
+            message = f"{inst!r}: parameter {number} of {called.name} is {found}, but the operand is {wanted}"
             fail("call_precision", message)
 
 

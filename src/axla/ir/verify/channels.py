@@ -1,12 +1,13 @@
-"""Channels, and transfers that wait for each other. In this module:
+"""Rules for channels, and for transfers and collectives that wait for each other.
 
-channel_id     a number of at least 1 for an all-reduce; the same for both halves of a transfer
-channel_kind   a channel has transfers or collectives; is_host_transfer of both halves agree
-channel_host   transfers with the host on one channel are of one shape and have one rendezvous
+channel_id     is at least 1 for an all-reduce, and the same for start and done of a transfer
+channel_kind   a channel has transfers or collectives, not both; is_host_transfer is the same for start
+               and done
+channel_host   transfers with the host on one channel have the same shape and the same rendezvous
 channel_pairs  source and target pairs of transfers: no source twice, no target twice; no cycle of members
-               that wait for the one half before they begin the other
-channel_order  in a scheduled module a send is followed by its recv (or the other way round), with the same
-               pairs, and by no collective before that: it would wait for ever
+               that wait for one transfer before they start the other
+channel_order  in a scheduled module, a send is followed by its recv (or a recv by its send) with the same
+               pairs, and no collective comes between them, as it would wait for ever
 """
 
 from __future__ import annotations
@@ -22,14 +23,14 @@ from axla.ir.typed import op_of
 from axla.ir.verify.failure import fail
 
 _MOST = 1 << 20
-"""Instructions of all participants together that `verify_waits` looks at."""
+"""The highest number of instructions, times participants, for which `verify_waits` searches for cycles."""
 _SHOWN = 8
 _PAIRS = "_xla_send_recv_source_target_pairs"
 _NUMBERS = regex(r"\{\s*(-?\d+)\s*,\s*(-?\d+)\s*\}")
 
 
 def verify_channels(module: Module) -> None:
-    """Checks numbers and kinds of channels, and that all-reduces agree about layouts."""
+    """Checks the numbers and kinds of channels, and that all all-reduces have the same `constrain_layout`."""
     first: dict[int, Instruction] = {}
     reduction: Instruction | None = None
     for computation in module.computations:
@@ -49,7 +50,7 @@ def _is_transfer(inst: Instruction) -> bool:
 
 
 def _begins(inst: Instruction) -> bool:
-    """Whether a transfer starts here: send or recv."""
+    """Whether an instruction starts a transfer: send or recv."""
     return _is_transfer(inst) and inst.op.ends is None
 
 
@@ -58,7 +59,7 @@ def _verify_channel(inst: Instruction, channel: int, first: Instruction) -> None
     if opcode == "all-reduce" and channel < 1:
         fail("channel_id", f"{inst!r}: channel_id must be at least 1, found {channel}")
     if _is_transfer(first) != _is_transfer(inst):
-        fail("channel_kind", f"{inst!r}: channel_id={channel} is used by another kind too, {first!r}")
+        fail("channel_kind", f"{inst!r}: channel_id={channel} is also that of another kind of op, {first!r}")
     if _begins(inst) and _begins(first):
         _verify_host(inst, first)
     done = next(iter(inst.users), None) if _begins(inst) else None
@@ -77,11 +78,11 @@ def _verify_host(inst: Instruction, first: Instruction) -> None:
         (one, name), (other, other_name) = found, wanted
         channel = op_of(inst, Transfer).channel_id
         what = f"{one} with the rendezvous {name!r}, that of {first!r} {other} with {other_name!r}"
-        fail("channel_host", f"{inst!r}: the transfer on channel {channel} is of {what}")
+        fail("channel_host", f"{inst!r}: transfers on channel {channel} must be alike, found {what}")
 
 
 def _host_transfer(inst: Instruction) -> tuple[str, str] | None:
-    """The shape and the rendezvous of a transfer with the host."""
+    """The shape and the rendezvous of a transfer with the host; None for other transfers."""
     if not op_of(inst, Transfer).is_host_transfer:
         return None
     name = dict(inst.extra.frontend_attributes).get("_xla_host_transfer_rendezvous", "")
@@ -89,12 +90,12 @@ def _host_transfer(inst: Instruction) -> tuple[str, str] | None:
 
 
 Waiting = tuple[Instruction, bool] | None
-"""A transfer whose other half has not begun, and whether the program waits for it already."""
+"""A send without its recv so far, or the reverse, and whether its done has been reached."""
 
 
 def verify_order(module: Module) -> None:
-    """Checks that every start of a transfer in a scheduled module has its done. Calls are followed, each
-    computation once per transfer that is open at the call.
+    """Checks that in a scheduled module each send between replicas is followed by its recv, or the reverse.
+    Calls are followed: each computation once per transfer that is open at the call.
     """
     schedule = module.schedule
     if not module.config.is_scheduled or schedule is None:
@@ -133,7 +134,7 @@ def _matters(inst: Instruction) -> bool:
 
 
 def _parts(inst: Instruction) -> Iterator[Computation | Instruction]:
-    """The events at an instruction: a transfer or collective, or those of a loop, branch or call."""
+    """Yields the transfer or collective, or the computations of a loop, branch or call."""
     if inst.op.collective is not None or _is_transfer(inst):
         yield inst
     elif inst.op.control:
@@ -141,7 +142,7 @@ def _parts(inst: Instruction) -> Iterator[Computation | Instruction]:
 
 
 def _after(inst: Instruction, waiting: Waiting) -> Waiting:
-    """The transfer that waits for its done after `inst`, given the one before it."""
+    """The transfer that is open after `inst`, given the one that is open before it (`waiting`)."""
     if _is_transfer(inst) and not _begins(inst):
         if waiting is None or inst.operands[0] is not waiting[0]:
             return waiting
@@ -169,7 +170,9 @@ def _after(inst: Instruction, waiting: Waiting) -> Waiting:
 
 
 def channel_pairs(inst: Instruction) -> tuple[tuple[int, int], ...]:
-    """The source-target pairs in the frontend attributes of a transfer between replicas."""
+    """The source and target pairs of a transfer between replicas, from its frontend attributes; () for
+    another transfer.
+    """
     if not _begins(inst):
         return ()
     text = dict(inst.extra.frontend_attributes).get(_PAIRS, "")
@@ -177,7 +180,7 @@ def channel_pairs(inst: Instruction) -> tuple[tuple[int, int], ...]:
 
 
 def transfer_pairs(inst: Instruction, replicas: int, partitions: int) -> list[tuple[int, ...]]:
-    """The pairs of a transfer as participants."""
+    """The source and target pairs of a transfer, as numbers of participants."""
     mode = GroupMode.CROSS_PARTITION if partitions > 1 else GroupMode.CROSS_REPLICA
     rows = range(replicas) if partitions > 1 else (0,)
     return [processes(mode, pair, row, 0, partitions) for row in rows for pair in channel_pairs(inst)]
@@ -190,8 +193,9 @@ def _verify_different(inst: Instruction, pairs: tuple[tuple[int, int], ...]) -> 
 
 
 def _verify_no_cycle(inst: Instruction, pairs: tuple[tuple[int, int], ...]) -> None:
-    """A participant that waits for one half before starting the other must not wait for itself. With distinct
-    sources and targets the pairs form chains and cycles; a chain begins at a source that is not a target.
+    """Checks that no participant that waits for one transfer before it starts the other waits for itself.
+    With distinct sources and targets, the pairs form chains and cycles; a chain begins at a source that is
+    not a target.
     """
     left = dict(pairs)
     for start in set(left) - set(left.values()):
@@ -200,13 +204,13 @@ def _verify_no_cycle(inst: Instruction, pairs: tuple[tuple[int, int], ...]) -> N
             at = left.pop(at)
     if left:
         found = sorted(left.items())
-        fail("channel_pairs", f"{inst!r}: source and target pairs make a cycle that waits, {found}")
+        fail("channel_pairs", f"{inst!r}: the source and target pairs must not form a cycle, found {found}")
 
 
 def verify_waits(module: Module, replicas: int, partitions: int) -> None:
-    """Checks that participants that all run this program do not wait for each other in a cycle, whatever the
-    order on each: no receive waits for a send, and no collective for a member, that can only come after it.
-    Considers the entry, and channels with a single send.
+    """Checks that participants that run the same program do not wait for each other in a cycle, whichever
+    order each runs it in: no receive waits for a send, and no collective for a member, that can only come
+    after it. Considers the entry computation, and channels with a single send.
     """
     entry, count = module.entry.instructions, replicas * partitions
     sends: dict[int | None, Instruction | None] = {}

@@ -1,4 +1,4 @@
-"""Reports the failure of a check."""
+"""The function by which all checks report errors."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ from axla.core.errors import VerifyError
 
 
 def fail(rule: str, message: str) -> NoReturn:
-    """Raises VerifyError; `rule` is the stable name of the broken rule, which ends the message."""
+    """Raises VerifyError. The message ends with `rule`, the fixed label of the broken rule."""
     raise VerifyError(f"{message}  [{rule}]")

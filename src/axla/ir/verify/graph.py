@@ -1,4 +1,6 @@
-"""The structure of computations: operands and users, parameters, no cycles, no recursion."""
+"""Rules for the structure of computations: operands and users, parameters, shapes, no cycles, no
+recursion.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,9 @@ from axla.ir.verify.failure import fail
 
 
 def verify_operands(inst: Instruction) -> None:
-    """Operands and control predecessors are in the same computation, and operands list their users."""
+    """Checks that operands and control predecessors are in the same computation, that operands list their
+    users, and the number of operands.
+    """
     computation = inst.computation
     for operand in inst.operands:
         if operand.computation is not computation or operand not in computation.instructions:
@@ -33,7 +37,7 @@ def verify_operands(inst: Instruction) -> None:
 
 
 def verify_sizes(module: Module) -> None:
-    """Every size is known, or has a bound; parameters of the entry are named first."""
+    """Checks that no size is unbounded; parameters of the entry are reported first."""
     for parameter in module.entry.parameters:
         if parameter.shape.is_unbounded:
             found = f"parameter {parameter.name} of {module.entry.name} is"
@@ -45,12 +49,12 @@ def verify_sizes(module: Module) -> None:
 
 
 def _fail_unbounded(what: str) -> None:
-    why = "a program with sizes that are not known, [?], is not run"
-    fail("unbounded_dynamism", f"{what}: {why}; give it sizes, or bounds, [<=n]")
+    why = "a program with unbounded sizes, [?], cannot be run"
+    fail("unbounded_dynamism", f"{what}: {why}; replace them by sizes or bounds, [<=n]")
 
 
 def wrong_user(computation: Computation) -> str:
-    """A message about an instruction with a wrong list of users."""
+    """The message about an instruction whose list of users is wrong."""
     for inst in computation.instructions:
         for user in inst.users:
             if user not in computation.instructions or inst not in user.operands:
@@ -59,7 +63,9 @@ def wrong_user(computation: Computation) -> str:
 
 
 def verify_parameters(computation: Computation) -> None:
-    """Parameters are numbered from 0 without gaps, and `Computation.parameters` has them in order."""
+    """Checks that parameters are numbered from 0 without gaps, and that `Computation.parameters` lists them
+    in order.
+    """
     found = [i for i in computation.instructions if getattr(i.op, "parameter_number", None) is not None]
     numbers = [op_of(p, Parameter).parameter_number for p in computation.parameters]
     if set(found) != set(computation.parameters) or numbers != list(range(len(found))):
@@ -70,13 +76,13 @@ def verify_parameters(computation: Computation) -> None:
 
 
 def predecessors(inst: Instruction) -> set[Instruction]:
-    """Operands and control predecessors of an instruction."""
+    """The operands and control predecessors of an instruction."""
     control = inst.extra.control_predecessors
     return {*inst.operands, *control} if control else set(inst.operands)
 
 
 def verify_acyclic(computation: Computation) -> None:
-    """The edges of operands and control predecessors form no cycle."""
+    """Checks that operands and control predecessors form no cycle."""
     missing = {inst: len(predecessors(inst)) for inst in computation.instructions}
     ready = [inst for inst, count in missing.items() if not count]
     successors: dict[Instruction, list[Instruction]] = {}
@@ -94,14 +100,15 @@ def verify_acyclic(computation: Computation) -> None:
                 ready.append(after)
     if done != len(missing):
         stuck = [f"%{i.name}" for i, n in missing.items() if n > 0][:8]
-        message = f"computation {computation.name} has a cycle among or above {', '.join(stuck)}"
+        message = f"computation {computation.name} has a cycle in or before {', '.join(stuck)}"
         fail("computation_acyclic", message)
 
 
 def _verify_precision(inst: Instruction) -> None:
     shapes = [operand.shape for operand in inst.operands]
     if inst.op.opcode in ("scatter", "reduce"):
-        # Arrays, with updates or initial values behind them: each is of one type with its own.
+        # The operands are arrays, then updates or initial values: each array must have the type of its own
+        # one.
         count = len(shapes) // 2
         groups = list(zip(shapes[:count], shapes[-count:], strict=True))
     else:
@@ -114,7 +121,7 @@ def _verify_precision(inst: Instruction) -> None:
 
 
 def verify_shape(inst: Instruction) -> None:
-    """The shape of an instruction is the one that its op infers from its operands."""
+    """Checks that the shape of an instruction is the one that its op infers from its operands."""
     try:
         inferred = inst.op.infer(*[o.shape for o in inst.operands])
     except ShapeError as error:
@@ -122,22 +129,24 @@ def verify_shape(inst: Instruction) -> None:
     except AxlaError:
         raise
     except (ValueError, IndexError, TypeError, ArithmeticError, AttributeError) as error:
-        # Attributes that fit nothing, such as two slice sizes for three dimensions.
+        # The attributes do not fit the operands: two slice sizes for three dimensions, for example.
         message = f"{inst!r}: attributes do not fit the operands: {error}  [instruction_shape]"
         raise VerifyError(message) from error
     if len(inst.operands) > 1 and not inst.op.mixes_floats:
         _verify_precision(inst)
     if inst.op.opcode == "async-done":
-        return  # a start may say part of the result: `pairs` looks at what is called
+        return  # a start may declare only a part of the result; `pairs` checks the called computation
     if not isinstance(inferred, AnyShape):
         fail("instruction_shape", f"{inst!r}: infer of {inst.op.opcode} returned {inferred!r}, not a shape")
     if inferred.logical is not inst.shape.logical:
         found, wanted = inst.shape.to_string(layout=False), inferred.to_string(layout=False)
-        fail("instruction_shape", f"{inst!r}: the shape is {found}, {inst.op.opcode} gives {wanted}")
+        fail("instruction_shape", f"{inst!r}: the shape is {found}, but {inst.op.opcode} returns {wanted}")
 
 
 def verify_calls(module: Module) -> None:
-    """No recursion; depth first with an explicit path."""
+    """Checks that no computation calls itself, directly or not. A depth-first search with an explicit
+    stack.
+    """
     calls = {c: dict.fromkeys(_called(c)) for c in module.computations}
     done: set[Computation] = set()
     for root in calls:
@@ -151,7 +160,7 @@ def verify_calls(module: Module) -> None:
                 done.add(current)
                 del path[current]
             elif following in path:
-                fail("module_calls", f"computation {following.name} calls itself, by way of {current.name}")
+                fail("module_calls", f"computation {following.name} calls itself through {current.name}")
             elif following not in done:
                 path[following] = iter(calls[following])
 

@@ -1,11 +1,11 @@
-"""Groups of collectives, checked against replica_count and num_partitions of the header. In this module:
+"""Rules for the replica groups of collectives, given replica_count and num_partitions of the header.
 
-  group_members  groups name the members 0 to n-1, and where the header says how many there are, all of them;
-                 any, where those that have no group get zeros
-  group_size     the result of a gather, scatter or exchange fits the number of members
-  group_pairs    source and target of a permute are members
+    group_members  groups name the members 0 to n-1, and all that the header has. A collective whose other
+                   participants get zeros may name any of them
+    group_size     the result of a gather, scatter or exchange fits the number of members
+    group_pairs    source and target of a permute are members
 
-Counts of 1 say nothing: they are the default of a text that does not write them.
+A count of 1 in the header is not checked: it is the default, if the text does not have it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from axla.ir.verify.failure import fail
 
 
 def _members(inst: Instruction) -> tuple[GroupMode, int]:
-    """The meaning of the numbers in groups, and the number of possible members."""
+    """The meaning of the numbers in groups, and the number of members that exist."""
     config, mode = inst.computation.module.config, group_mode(inst.op)
     return mode, member_count(mode, config.replica_count, config.num_partitions)
 
@@ -30,9 +30,9 @@ def _verify_groups(inst: Instruction[Grouped]) -> None:
     (mode, count), members, highest = _members(inst), groups.members, groups.highest
     if inst.op.collective is CollectiveKind.ROOTED:
         if count > 1 and highest >= count:
-            fail("group_members", f"{inst!r}: there are {count} {mode}, found the member {highest}")
+            fail("group_members", f"{inst!r}: there are {count} {mode}, but a group has the member {highest}")
         return
-    if highest >= members:  # they are different: one is left out
+    if highest >= members:  # the members are all different, so that a number below the highest is missing
         named = {m for group in groups.groups for m in group}
         missing = next(m for m in range(members) if m not in named)
         fail("group_members", f"{inst!r}: replica_groups name {members} members, but not {missing}")
@@ -41,7 +41,7 @@ def _verify_groups(inst: Instruction[Grouped]) -> None:
 
 
 def _group_size(inst: Instruction[Grouped]) -> int:
-    """The group size; 1 where it is unknown."""
+    """The number of participants in a group; 1 if it is unknown."""
     mode, count = _members(inst)
     size = max(inst.op.replica_groups.sizes, default=count)
     across = mode is GroupMode.CROSS_REPLICA_AND_PARTITION
@@ -49,13 +49,13 @@ def _group_size(inst: Instruction[Grouped]) -> int:
 
 
 def _is_open(inst: Instruction[Grouped]) -> bool:
-    """Whether all partitions of the members take part, and the header does not give their number."""
+    """Whether all partitions of each member take part, and the header does not have their number."""
     across = group_mode(inst.op) is GroupMode.CROSS_REPLICA_AND_PARTITION
     return across and inst.computation.module.config.num_partitions == 1
 
 
 def _verify_parts(inst: Instruction[Resizing]) -> None:
-    """The dimension of a gather or scatter grows or shrinks by the group size."""
+    """Checks that the dimension of a gather or scatter grows or shrinks by the group size."""
     _verify_groups(inst)
     size, at = _group_size(inst), inst.op.dimensions[0]
     result = inst.shape
@@ -67,14 +67,14 @@ def _verify_parts(inst: Instruction[Resizing]) -> None:
     if size not in (1, count) and not (_is_open(inst) and count % size == 0):
         both = f"{source.to_string(layout=False)} and {target.to_string(layout=False)}"
         found = f"dimension {at} of {both} is for {count} members"
-        fail("group_size", f"{inst!r}: {found}, found groups of {size}")
+        fail("group_size", f"{inst!r}: {found}, but the groups have {size}")
 
 
 def _verify_exchange(inst: Instruction[Exchanging]) -> None:
     _verify_groups(inst)
     size = _group_size(inst)
     if inst.op.dimensions is None and size not in (1, len(inst.operands)):
-        message = f"{inst!r}: an operand per member is wanted, found {len(inst.operands)} for {size}"
+        message = f"{inst!r}: one operand per member is wanted, found {len(inst.operands)} for {size} members"
         fail("group_size", message)
 
 

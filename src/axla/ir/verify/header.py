@@ -1,4 +1,4 @@
-"""The header of a module against its entry, and schedules."""
+"""Rules for the header of a module, compared with its entry computation, and for schedules."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from axla.ir.verify.graph import predecessors
 
 
 def _same_array(wanted: AnyShape, found: AnyShape) -> bool:
-    """Whether shapes agree up to layout, or after layout normalization, by dimensions in memory order."""
+    """Whether two shapes agree, up to layout. After layout normalization, `found` has the dimensions of
+    `wanted` in memory order.
+    """
     if wanted.logical is found.logical:
         return True
     if wanted.is_tuple is not found.is_tuple:
@@ -28,7 +30,7 @@ def _same_array(wanted: AnyShape, found: AnyShape) -> bool:
 
 
 def verify_entry_layout(module: Module) -> None:
-    """`entry_computation_layout` has the shapes of the entry's parameters and result."""
+    """Checks that `entry_computation_layout` has the shapes of the entry's parameters and result."""
     layout, entry = module.config.entry_layout, module.entry
     if layout is None:
         return
@@ -45,7 +47,7 @@ def verify_entry_layout(module: Module) -> None:
 
 
 def leaf(shape: AnyShape, index: tuple[int, ...]) -> AnyShape | None:
-    """The part of a shape at an index of tuple elements; None where there is none."""
+    """The part of a shape at a path of tuple indices; None if there is none."""
     for i in index:
         if not isinstance(shape, TupleShape) or not 0 <= i < len(shape.elements):
             return None
@@ -54,7 +56,9 @@ def leaf(shape: AnyShape, index: tuple[int, ...]) -> AnyShape | None:
 
 
 def verify_aliases(module: Module) -> None:
-    """Aliased results and parameters, and donated parameters."""
+    """Checks aliases of results and parameters, and donated parameters: they exist, have the same size, and
+    occur once.
+    """
     entry = module.entry
     outputs: set[tuple[int, ...]] = set()
     inputs: set[tuple[int, tuple[int, ...]]] = set()
@@ -62,7 +66,7 @@ def verify_aliases(module: Module) -> None:
         _verify_alias(entry, alias)
         if alias.output in outputs or (alias.parameter, alias.index) in inputs:
             found = f"result {alias.output} and parameter {alias.parameter}"
-            fail("module_aliases", f"alias of {found}: one of them is aliased already")
+            fail("module_aliases", f"alias of {found}: one of them has another alias already")
         outputs.add(alias.output)
         inputs.add((alias.parameter, alias.index))
     for parameter, index in module.config.buffer_donors:
@@ -76,7 +80,7 @@ def verify_aliases(module: Module) -> None:
 def _verify_alias(entry: Computation, alias: Alias) -> None:
     result = leaf(entry.root.shape, alias.output)
     if result is None:
-        fail("module_aliases", f"alias: the result {entry.root.shape} has no leaf {alias.output}")
+        fail("module_aliases", f"alias: the result, {entry.root.shape}, has no leaf {alias.output}")
     if not 0 <= alias.parameter < len(entry.parameters):
         fail("module_aliases", f"alias: {entry.name} has no parameter {alias.parameter}")
     parameter = leaf(entry.parameters[alias.parameter].shape, alias.index)
@@ -84,11 +88,13 @@ def _verify_alias(entry: Computation, alias: Alias) -> None:
         fail("module_aliases", f"alias: parameter {alias.parameter} has no leaf {alias.index}")
     if parameter.is_array and result.is_array and parameter.byte_size != result.byte_size:
         found = f"result {alias.output} is {result}, parameter {alias.parameter} {alias.index} {parameter}"
-        fail("module_aliases", f"alias: {found}")
+        fail("module_aliases", f"alias of different sizes: {found}")
 
 
 def verify_schedule(module: Module) -> None:
-    """A schedule has every instruction of a computation once, operands before their users."""
+    """Checks that a schedule has every instruction of a computation once, operands and control predecessors
+    before their users.
+    """
     for computation, order in (module.schedule or {}).items():
         if computation not in module.computations:
             fail("module_schedule", f"the schedule has {computation.name}, which is not in the module")

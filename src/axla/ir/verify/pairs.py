@@ -1,8 +1,8 @@
-"""Pairs of a start and a done: each start has one done. In this module:
+"""Rules for pairs of a start and a done: each start has one done.
 
-pair_user      a start has one user, which goes on with it or ends it
-pair_operand   a done (or update) has such a start as its operand
-pair_result    the end of an asynchronous call gives what is called gives
+pair_user      a start has one user: its update, its done, or one that passes it on
+pair_operand   the operand of a done (or update) is its start
+pair_result    the done of an asynchronous call has the shape of the called computation's result
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from axla.ir.verify.failure import fail
 _BEGUN = ("async-start", "async-update")
 _GOES_ON = ("async-update", "async-done")
 _CARRIES = ("tuple", "while", "conditional", "call", "opt-barrier")
-"""An asynchronous call may travel through these, to its end elsewhere."""
+"""The ops that may pass an asynchronous call on to its done in another computation."""
 
 
 def verify_pairs(module: Module, callers: Mapping[Computation, list[Instruction]]) -> None:
-    """Checks both instructions of every pair. In computations called by an async-start, a transfer may be the
-    root.
+    """Checks the start and the done of every pair. In a computation that an async-start calls, a transfer may
+    be the root.
     """
     for computation in module.computations:
         called = any(c.opcode == "async-start" for c in callers.get(computation, ()))
         begun = False
         for inst in computation.instructions:
             opcode, op = inst.op.opcode, type(inst.op)
-            transfer = op.effect == "transfers"  # in a loop's next iteration it goes on, in a tuple
+            transfer = op.effect == "transfers"  # its done may be in a loop's next iteration, in a tuple
             if op.ended_by is not None and not (called and transfer):
                 done = op.ended_by.opcode
                 _verify_user(inst, (done, "tuple") if transfer else (done,))
@@ -67,7 +67,9 @@ def _listed(inst: Instruction) -> str:
 
 
 def _verify_goes_on(inst: Instruction, may_leave: bool) -> None:
-    """An asynchronous call has one update or done, or is passed on, finally by the root of a loop's body."""
+    """Checks that an asynchronous call has one update or done, or is passed on, by a tuple, a call, or the
+    root of a loop's body.
+    """
     next_steps = [u for u in inst.users if u.opcode in _GOES_ON]
     carriers = [u for u in inst.users if u.opcode in _CARRIES]
     carried = bool(carriers) or (may_leave and inst is inst.computation.root)
@@ -78,7 +80,9 @@ def _verify_goes_on(inst: Instruction, may_leave: bool) -> None:
 
 
 def _verify_results(computation: Computation) -> None:
-    """A done has the result of the called computation, also where the start's shape has only part of it."""
+    """Checks that a done has the shape of the called computation's result, also if the start declares only a
+    part of it.
+    """
     starts: dict[Instruction, Instruction[Beginning]] = {}
     for inst in post_order(computation):
         if applies(inst, Beginning):
@@ -91,4 +95,4 @@ def _verify_results(computation: Computation) -> None:
             result = called.root.shape
             if inst.opcode == "async-done" and inst.shape.logical is not result.logical:
                 found, wanted = inst.shape.to_string(layout=False), result.to_string(layout=False)
-                fail("pair_result", f"{inst!r}: {called.name} gives {wanted}, found {found}")
+                fail("pair_result", f"{inst!r}: {called.name} returns {wanted}, but the shape is {found}")

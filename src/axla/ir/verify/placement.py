@@ -1,10 +1,11 @@
-"""Where values lie: layouts, memory spaces, devices. In this module:
+"""Rules for the placement of values: layouts, memory spaces, devices.
 
-layout_copy       a copy in two steps keeps the order of dimensions of what it copies
-layout_called     an asynchronous call takes and gives arrays in the layouts of what it calls
-memory_space      a dynamic-slice does not move from device to host, a dynamic-update-slice not from host
+layout_copy       a copy-start keeps the order of dimensions in memory
+layout_called     an async-start has operands and results with the layouts of the called computation
+memory_space      a dynamic-slice does not move data from device to host, a dynamic-update-slice not from
+                  host to device
 sharding_devices  devices of a sharding are at least 0 and named once
-sharding_shape    a sharding has a tile size for every dimension; a tuple has one sharding per leaf
+sharding_shape    a sharding has a number of tiles for every dimension; a tuple has one sharding per leaf
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from axla.ir.typed import tuple_of
 from axla.ir.verify.failure import fail
 
 HOST = 5
-"""The memory space of the host, in layouts: S(5)."""
+"""The number of the host's memory space in layouts: S(5)."""
 
 
 def same_order(one: AnyShape, other: AnyShape) -> bool:
@@ -48,7 +49,7 @@ def _verify_copy(inst: Instruction) -> None:
     for number, found in enumerate(tuple_of(inst).elements[:2]):
         if not same_order(found, wanted):
             layouts = f"element {number} is {found}, the operand {wanted}"
-            fail("layout_copy", f"{inst!r}: {layouts}: copy-start keeps the order of dimensions")
+            fail("layout_copy", f"{inst!r}: {layouts}; both must have the same order of dimensions")
 
 
 def _verify_memory_space(inst: Instruction) -> None:
@@ -63,21 +64,21 @@ def _verify_memory_space(inst: Instruction) -> None:
 
 
 def verify_sharding(inst: Instruction) -> None:
-    """A sharding fits the shape."""
+    """Checks that a sharding fits the shape of its instruction."""
     sharding, shape = inst.extra.sharding, inst.shape
-    if inst.opcode == "outfeed" or sharding is None:  # an outfeed's says where the data are, not the token
+    if inst.opcode == "outfeed" or sharding is None:  # an outfeed has that of the data, not the token
         return
     if sharding.parts:
         count = len(sharding.parts)
         if not isinstance(shape, TupleShape):
-            fail("sharding_shape", f"{inst!r}: one sharding is wanted, found {count}: {sharding}")
+            fail("sharding_shape", f"{inst!r}: an array must have one sharding, found {count}: {sharding}")
         leaves = max(1, shape.leaf_count)
         if count != leaves:
-            message = f"{inst!r}: {leaves} shardings, one per leaf, are wanted, found {sharding}"
+            message = f"{inst!r}: there must be {leaves} shardings, one per leaf, found {sharding}"
             fail("sharding_shape", message)
     what = sharding.what
     if isinstance(what, int) and what < 0:
-        fail("sharding_devices", f"{inst!r}: the device of a sharding is at least 0, found {{{sharding}}}")
+        fail("sharding_devices", f"{inst!r}: the device of a sharding must be >= 0, found {{{sharding}}}")
     if isinstance(what, Tiles):
         _verify_tiles(inst, what)
 

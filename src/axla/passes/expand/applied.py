@@ -1,8 +1,8 @@
 """Expands ops that apply computations that are not straight-line code (they contain loops, sorts, host
 calls...): a loop calls the computation element by element, in the order of the interpreter.
 
-A map becomes a loop over its elements. reduce, reduce-window and scatter become a loop over values in order,
-each with the index of the element that it is combined with. A sort merges runs of 1, 2, 4... elements.
+A map becomes a loop over its elements. reduce, reduce-window and scatter become a loop that takes the values
+in order and combines each with the element at its index. A sort merges runs of 1, 2, 4... elements.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from axla.passes.expand.single_replica import at_once
 
 
 def async_unwrapper(module: Module) -> None:
-    """Writes asynchronous calls as plain calls, and a collective with a start and a done instruction as one
+    """Writes asynchronous calls as plain calls. A collective with a start and a done instruction becomes one
     instruction that is marked as asynchronous.
     """
     if module.config.replica_count * module.config.num_partitions > 1:

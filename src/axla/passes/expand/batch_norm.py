@@ -75,7 +75,7 @@ def _grad(inst: Instruction[BatchNormGrad], *given: XlaOp) -> Sequence[XlaOp]:
     centred = batch.x - batch.along(mean)
     deviation = batch.deviation(variance)
     of_offset, of_scale = batch.sum(grad), batch.sum(grad * centred) / deviation
-    # scale / deviation * (grad - mean of grad - centred * mean of grad * centred / deviation^2)
+    # The gradient is scale / deviation * (grad - mean(grad) - centred * mean(grad * centred) / deviation^2).
     slope = of_scale / deviation / batch.count
     inner = grad - batch.along(of_offset / batch.count) - centred * batch.along(slope)
     return [inner * batch.along(scale / deviation), of_scale, of_offset]

@@ -345,8 +345,8 @@ def _suits_winograd(parts: _Parts, target: Target | None) -> bool:
 
 
 def _whole_words(parts: _Parts, target: Target) -> _Parts:
-    """Pads the input features with zeros to whole words of several short numbers, if the kernel array is a
-    constant, which is padded too.
+    """If the kernel array is a constant, pads it and the input features with zeros to whole words of several
+    short numbers.
     """
     x, dtype, values = parts.x, shape_of(parts.x).dtype, values_of(parts.kernel)
     *window, inputs, outputs = shape_of(parts.kernel).dims

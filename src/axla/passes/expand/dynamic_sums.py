@@ -75,7 +75,7 @@ def _convolution(inst: Instruction, operands: Sequence[Sized]) -> Sized:
         or (op.feature_group_count > 1 and features is not None)
         or (op.batch_group_count > 1 and batch is not None)
     ):
-        raise UnsupportedError(f"{inst!r}: a kernel of dynamic size is not supported, nor are groups of one")
+        raise UnsupportedError(f"{inst!r}: dynamic sizes of the kernel, or of groups, are not supported")
     sizes: list[Instruction | None] = [None] * len(x.sizes)
     sizes[labels.output_batch] = batch
     for n, (source, target) in enumerate(zip(labels.input_spatial, labels.output_spatial, strict=True)):

@@ -110,7 +110,7 @@ def embedded(program: Module, inst: Instruction) -> Computation:
 
 
 def typed(x: XlaOp, dtype: DType) -> XlaOp:
-    """`x` converted to an element type."""
+    """`x` converted to the element type `dtype`."""
     from axla.builder import ops
 
     return x if x.dtype is dtype else ops.ConvertElementType(x, dtype)
@@ -141,6 +141,6 @@ def packed(shape: AnyShape, values: Sequence[Instruction]) -> Instruction:
 
 
 def converted(x: Instruction, dtype: DType) -> Instruction:
-    """`x` converted to an element type."""
+    """`x` converted to the element type `dtype`."""
     shape = shape_of(x)
     return x if shape.dtype is dtype else Convert(shape.with_dtype(dtype).logical)(x)

@@ -61,7 +61,7 @@ def factors_of(inst: Instruction) -> Factors | None:
 
 
 def same_factors(shape: Shape, count: int) -> Factors:
-    """The factors of `count` arrays of the same shape that are sharded alike."""
+    """The factors of `count` arrays of the same shape that are sharded in the same way."""
     numbers = tuple((d,) for d in range(shape.rank))
     return Factors(shape.dims, (FactorKind.PASSED,) * shape.rank, (numbers,) * count)
 

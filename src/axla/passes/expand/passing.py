@@ -2,7 +2,8 @@
 factors, which say which dimensions are cut together.
 
 If two shardings of one factor disagree, their common prefix is propagated. If two factors of an array want
-the same axis, the factor that comes from the larger array gets it, then that of the first operand.
+the same axis, the factor from the larger array gets it; among arrays of equal size, that of the first
+operand.
 """
 
 from __future__ import annotations
@@ -215,8 +216,8 @@ def _in_order(
 
 
 def _fitting(wanted: Axes, part: Along, used: set[int], size: int, grid: PrimeMesh) -> Axes:
-    """As many of the axes `wanted` as an array can take for a factor of size `size`. `used` are the axes that
-    it already has.
+    """The longest prefix of `wanted` along which an array can be cut for a factor of size `size`. `part` has
+    its present axes of the factor, `used` all of its axes.
     """
     if wanted[: len(part.axes)] != part.axes or not part.is_open or part.rest:
         return part.axes

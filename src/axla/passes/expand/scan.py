@@ -1,7 +1,7 @@
 """Expands scan to a loop that takes slices of the inputs and writes slices of the outputs.
 
-If a target has kernels for scans, an associative scan by a sum (or a similar op) becomes a reduce-window over
-all elements up to each one, which these kernels compute.
+If a target has kernels for scans, an associative scan by a sum (or a similar op) becomes a reduce-window
+whose window contains all elements up to the current one; these kernels compute it.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ def collectives_removal(module: Module) -> None:
 
 
 def _operands(inst: Instruction) -> Instruction:
-    """The operands as the result."""
+    """The operands, packed as the result of the instruction."""
     return packed(inst.shape, inst.operands)
 
 
@@ -161,7 +161,7 @@ def _first(inst: Instruction) -> Instruction:
 def at_once(
     inst: Instruction, kind: type[Op], shape: AnyShape | None = None, extra: Extra | None = None
 ) -> Instruction:
-    """The synchronous collective, of class `kind`, that a start instruction begins."""
+    """Adds the synchronous collective of class `kind` that corresponds to a start instruction."""
     names = {field.name for field in fields(kind)}
     given = {field.name: getattr(inst.op, field.name) for field in fields(inst.op) if field.name in names}
     if shape is not None:
@@ -222,7 +222,7 @@ def _numbers_widened(inst: Instruction[hlo.RaggedAllToAll]) -> Instruction | Non
 
 
 def _in_s64(x: Instruction) -> Instruction:
-    """Numbers limited to the largest s64."""
+    """The numbers `x`, limited to the largest s64 if they are u64."""
     shape = shape_of(x)
     return hlo.Minimum()(x, full(x.computation, shape, (1 << 63) - 1)) if shape.dtype is U64 else x
 

@@ -156,5 +156,5 @@ def _config(inst: Instruction) -> dict[str, Any]:
     except ValueError:
         found = parse_attributes(text)
     if not isinstance(found, dict):
-        raise InvalidArgument(f"{inst}: ApproxTopK: wanted a dictionary, found {text[:100]}")
+        raise InvalidArgument(f"{inst}: ApproxTopK: the configuration is not a dictionary: {text[:100]}")
     return {name: v.item() if hasattr(v, "item") else v for name, v in found.items()}

@@ -154,8 +154,8 @@ def _lone_sends(module: Module) -> Iterator[Instruction]:
 
 
 def _queued(module: Module, sources: SendOfReceive) -> dict[Instruction, None]:
-    """All halves of channels on which not every transfer is within one computation. Their pairs are removed
-    from `sources`.
+    """The sends and receives on channels on which not every transfer is within one computation. Removes the
+    pairs of these channels from `sources`.
     """
     halves: dict[int | None, list[Instruction]] = {}
     for computation in module.computations:

@@ -281,7 +281,9 @@ class _Planner:
         return None if fits else "its size differs from that of the kernel's results"
 
     def crosses(self, first: int, last: int) -> None:
-        """Counts a kernel with several results at the positions that its instructions span."""
+        """Counts a kernel with several results at each position from `first` to `last` - 1, which its
+        instructions span.
+        """
         for position in range(first, last):
             self.crossing[position] += 1
 
@@ -368,8 +370,8 @@ class _Planner:
     def signature(
         self, cluster: FusionCluster, operand: Instruction, users: Iterable[Instruction]
     ) -> tuple | None:
-        """A key that is equal for kernels that may be merged because they read `operand` alike; None if the
-        cluster may not be merged.
+        """A key that is equal for kernels that may be merged because they read `operand` under the same
+        access key; None if the cluster may not be merged.
         """
         if not cluster.form[0].side_by_side:
             return None
@@ -398,12 +400,12 @@ class _Planner:
     def why_not_merge(self, one: FusionCluster, other: FusionCluster) -> str | None:
         members = len(one.members) + sum(1 for m in other.members if m not in one.members)
         if members > self.limits.members:
-            return f"more than {self.limits.members} instructions"
+            return f"together they have more than {self.limits.members} instructions"
         operands = dict.fromkeys((*one.operands, *other.operands))
         if len(operands) > self.limits.operands:
-            return f"more than {self.limits.operands} operands"
+            return f"together they have more than {self.limits.operands} operands"
         if len(one.roots) + len(other.roots) > self.limits.roots:
-            return f"more than {self.limits.roots} results"
+            return f"together they have more than {self.limits.roots} results"
         if max(one.last, other.last) - min(one.first, other.first) > SPAN:
             return "the kernels are too far apart in the order"
         for here, there in ((one, other), (other, one)):

@@ -35,7 +35,7 @@ class FusionCluster:
     operands: dict[Instruction, None] = field(default_factory=dict)
     emitted: int = 0
     first: int = 0  # the lowest position of a member in the order
-    last: int = 0  # the highest
+    last: int = 0  # the highest position of a member in the order
     gone: bool = False  # merged into another cluster
 
     @property

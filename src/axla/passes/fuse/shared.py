@@ -68,7 +68,7 @@ def _alike(module: Module) -> Iterator[Sequence[_Kernel]]:
 
 
 def _may_move(constant: Instruction) -> bool:
-    """Whether a kernel is as fast, and rounds alike, if it reads this constant from memory."""
+    """Whether a kernel is as fast, and rounds in the same way, if it reads this constant from memory."""
     if constant is constant.computation.root or not constant.shape.is_array:
         return False
     pending = [(constant, user) for user in constant.users]
@@ -106,7 +106,7 @@ def _take_out(kernel: _Kernel, numbers: Sequence[int]) -> None:
     for number in numbers:
         inside = kernel.constants[number]
         operands.append(fusion.computation.add(Constant(inside.shape, kernel.literal(number))))
-        if inside in body.instructions:  # False if another fusion of the group has the same computation
+        if inside in body.instructions:  # False if a fusion with the same computation came before
             place = len(operands) - 1
             body.replace(inside, body.add(Parameter(inside.shape, place), name=f"param_{place}"))
             body.remove(inside)

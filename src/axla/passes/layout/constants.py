@@ -101,8 +101,8 @@ def _literal(values: np.ndarray, inst: Instruction) -> Literal:
 
 
 def _is_marked_wrong(inst: Instruction) -> bool:
-    """Whether a product lacks the mark NEVER_NEGATIVE though its first operand is known never to be negative,
-    or has the mark though that is not known.
+    """Whether the mark NEVER_NEGATIVE of a product is wrong: it is missing though the first operand is known
+    never to be negative, or present though that is not known.
     """
     found = range_of(inst.operands[0])
     known = found is not None and found[0] >= 0 and shape_of(inst.operands[0]).dtype is S8
@@ -208,7 +208,7 @@ def _store_panels(inst: Instruction, panel: int, word: int) -> None:
 
 
 def _laid_out(matrix: np.ndarray, panel: int, word: int) -> np.ndarray:
-    """A matrix in panels of words; transposed if `panel` is 0."""
+    """A matrix laid out in panels of words; the transposed matrix if `panel` is 0."""
     if not panel:
         return matrix.T
     depth, columns = matrix.shape

@@ -50,9 +50,9 @@ def _order_of_turned_dot(
     inst: Instruction, limits: Limits, bound: Container[Instruction]
 ) -> list[int] | None:
     """The order of dimensions that the transpose `inst` gives to the result of a dot, if the operands should
-    be swapped; else None. They should if the dot has no other user, if the last dimension comes from the left
-    operand, and if the swap leaves at most rows to be moved. A dot of few rows with a matrix that is stored
-    in the best order stays: it takes half as long unswapped.
+    be swapped; else None. They should be swapped if the dot has no other user, if the last dimension comes
+    from the left operand, and if the swap leaves at most rows to be moved. A dot of few rows with a matrix
+    that is stored in the best order stays: it takes half as long unswapped.
     """
     (dot,), order = inst.operands, op_of(inst, Transpose).dimensions
     if isinstance(dot.op, Reshape) and len(dot.users) == 1:

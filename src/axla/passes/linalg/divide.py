@@ -177,14 +177,14 @@ def _rank(keys: XlaOp, other: XlaOp) -> XlaOp:
 
 
 def _inverse(rank: XlaOp) -> XlaOp:
-    """The inverse of a permutation given as a column, as a row."""
+    """The inverse of a permutation. The argument is a column, the result a row."""
     here = rank == mx.transposed(mx.places(rank, 1))
     return mx.total(mx.where(here, mx.places(rank, 1), np.int32(0)), 1)
 
 
 def _sorted(d: XlaOp, z: XlaOp) -> tuple[XlaOp, XlaOp, XlaOp]:
     """Sorts d ascending, with the d whose z is 0 last. Returns the ranks (a row), the sorted d (a column),
-    and the distances to the next d (a column), infinite if z is 0 for one of the two.
+    and the distance of each d to the next (a column). A distance is infinite if z is 0 for one of the two.
     """
     keys = mx.where(z == 0, np.inf, d)
     rank = mx.transposed(_rank(mx.transposed(keys), keys))

@@ -26,7 +26,7 @@ calls.
 
 
 def double_buffer_loop_unrolling(module: Module, target: Target) -> None:
-    """Unrolls by two the loops with a known trip count whose trips would each end with a copy."""
+    """Unrolls loops by two if the trip count is known and each trip would end with a copy."""
     session = rewrite.current_session()
     failed = coalesce(dataflow(module, target.limits), reuse=False).failed
     loops = dict.fromkeys(e.at for e in failed if e.place is CopyPlace.BACK and isinstance(e.at.op, While))

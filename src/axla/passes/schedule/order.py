@@ -64,9 +64,11 @@ class _Graph:
     position: dict[Instruction, int] = field(default_factory=dict)
     successors: dict[Instruction, list[Instruction]] = field(default_factory=dict)
     waiting: dict[Instruction, int] = field(default_factory=dict)
-    reads: dict[Instruction, tuple[Leaf, ...]] = field(default_factory=dict)  # the arrays that it reads
+    # instruction -> arrays that it reads
+    reads: dict[Instruction, tuple[Leaf, ...]] = field(default_factory=dict)
     readers: dict[Leaf, list[Instruction]] = field(default_factory=dict)
-    made: dict[Instruction, int] = field(default_factory=dict)  # the bytes of the new arrays of its result
+    # instruction -> bytes of the new arrays of its result
+    made: dict[Instruction, int] = field(default_factory=dict)
     kept: set[Leaf] = field(default_factory=set)  # parameters and leaves of the root: never freed
     overwrites: dict[Instruction, list[Leaf]] = field(default_factory=dict)
 

@@ -385,9 +385,7 @@ def _associates(op: type[Op]) -> bool:
 
 @rule(family=_associates)
 def associate_constants(root: Instruction, inner: Instruction, b: Instruction) -> Rewritten:
-    """op(op(x, a), b) => op(x, op(a, b)) for constants a, b (floats: only maximum and minimum, which do not
-    round)
-    """
+    """op(op(x, a), b) => op(x, op(a, b)), for constants a and b (floats: only maximum and minimum)"""
     if inner.op != root.op or not is_constant(b) or not is_constant(inner.operands[1]):
         return None
     x, a = inner.operands

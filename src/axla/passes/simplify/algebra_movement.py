@@ -283,9 +283,7 @@ def constant_of_iota(root: Instruction, *_: Instruction) -> Rewritten:
 
 @rule(Transpose, of=Reshape)
 def transpose_of_reshaped_transpose(root: Instruction[Transpose], inner: Instruction) -> Rewritten:
-    """transpose(reshape(transpose(x))) => reshape(transpose(x)), if the reshape only adds or drops dimensions
-    of size 1
-    """
+    """transpose(reshape(transpose(x))) => reshape(transpose(x)), if only dimensions of size 1 are reshaped"""
     (turned,) = inner.operands
     if not isinstance(turned.op, Transpose) or len(inner.users) != 1:
         return None

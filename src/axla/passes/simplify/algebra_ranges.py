@@ -155,8 +155,9 @@ def multiply_converted_pred(root: Instruction, x: Instruction, y: Instruction) -
 
 @rule(hlo.Convert)
 def convert_of_clamped(root: Instruction, inner: Instruction) -> Rewritten:
-    """convert(clamp(a, x, b)) => convert(x), if conversion to integers saturates within a and b; likewise max
-    and min
+    """convert(clamp(a, x, b)) => convert(x), if all numbers of the integer type are between a and b
+
+    x are floats. max(x, a) and min(x, b) are handled in the same way.
     """
     if not dtype_of(root).is_integer or not dtype_of(inner).is_float:
         return None

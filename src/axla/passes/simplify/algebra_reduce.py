@@ -54,9 +54,7 @@ def reduce_nothing(root: Instruction, x: Instruction, start: Instruction) -> Rew
 
 @rule(Reduce, where=is_single)
 def reduce_one_element_each(root: Instruction[Reduce], x: Instruction, start: Instruction) -> Rewritten:
-    """reduce(x, v) => reshape(x), over dimensions of size 1 (v is combined with x unless it is the
-    identity)
-    """
+    """reduce(x, v) => reshape(x), over dimensions of size 1 (combined with v if that is not the identity)"""
     shape, op = shape_of(root), root.op
     if not shape.size or shape_of(x).size != shape.size:
         return None
@@ -79,8 +77,9 @@ def reduce_drops_unit_dims(root: Instruction[Reduce], x: Instruction, start: Ins
 
 @rule(Reduce, of=Reduce, where=is_single, allows=FREE)
 def reduce_reduce(root: Instruction[Reduce], inner: Instruction, start: Instruction) -> Rewritten:
-    """reduce(reduce(x, identity, a), v, b) => reduce(x, v, a and b), for one combiner and reduced dimensions
-    a, b
+    """reduce(reduce(x, identity, a), v, b) => reduce(x, v, a and b), if both have the same combiner
+
+    a and b are the reduced dimensions.
     """
     if not is_single(inner) or len(inner.users) != 1:
         return None
@@ -125,8 +124,9 @@ def reduce_of_broadcast(
 def reduce_of_concatenate(
     root: Instruction[Reduce], inner: Instruction[Concatenate], start: Instruction
 ) -> Rewritten:
-    """reduce(concatenate(x, y), v, op) => op(reduce(x, v), reduce(y, identity)), along the concatenated
-    dimension
+    """reduce(concatenate(x, y), v, op) => op(reduce(x, v), reduce(y, identity))
+
+    The reduce is along the concatenated dimension.
     """
     op, by, dtype = root.op, combiner(root.op.to_apply), dtype_of(root)
     first = neutral(by, dtype)

@@ -49,7 +49,7 @@ def slice_slice(root: Instruction, inner: Instruction) -> Rewritten:
 
 
 def _at(ranges: SliceDims, dimensions: Sequence[int]) -> SliceDims:
-    """The ranges of the given dimensions."""
+    """The starts, limits and strides of the given dimensions only."""
     lists = (ranges.starts, ranges.limits, ranges.strides)
     return SliceDims(*(tuple(values[d] for d in dimensions) for values in lists))
 
@@ -65,9 +65,7 @@ def slice_of_broadcast(root: Instruction, inner: Instruction[Broadcast]) -> Rewr
 
 @rule(Slice, of=Concatenate, where=_has_elements)
 def slice_of_concatenate(root: Instruction, inner: Instruction[Concatenate]) -> Rewritten:
-    """slice(concatenate(x, y, ...)) => slice(concatenate(y)), of those operands from which it takes
-    elements
-    """
+    """slice(concatenate(x, y, ...)) => slice(concatenate(y)), of the operands that it takes elements from"""
     at, ranges = inner.op.dimension, ranges_of(root)
     start, limit = ranges.starts[at], ranges.limits[at]
     needed: list[Instruction] = []
@@ -90,7 +88,7 @@ def slice_of_concatenate(root: Instruction, inner: Instruction[Concatenate]) -> 
 
 
 def same_type(x: Instruction, root: Instruction) -> bool:
-    """Whether both arrays have the same element type."""
+    """Whether the arrays `x` and `root` have the same element type."""
     return shape_of(x).dtype is shape_of(root).dtype
 
 
@@ -134,9 +132,7 @@ def pad_of_nothing(root: Instruction, x: Instruction, value: Instruction) -> Rew
 
 @rule(Pad, of=Pad)
 def pad_pad(root: Instruction[Pad], inner: Instruction[Pad], value: Instruction) -> Rewritten:
-    """pad(pad(x, v), v) => pad(x, v), if no padding is negative and only the inner one has interior
-    padding
-    """
+    """pad(pad(x, v), v) => pad(x, v), if no padding is negative and the outer one has no interior padding"""
     a, b = inner.op.padding, root.op.padding
     negative = min((*a.low, *a.high, *b.low, *b.high), default=0) < 0
     if inner.operands[1] is not value or any(b.interior) or negative:

@@ -149,9 +149,7 @@ def update_with_own(root: Instruction, x: Instruction, u: Instruction, *indices:
 
 @rule(Slice, of=DynamicUpdateSlice)
 def slice_of_update(root: Instruction, update: Instruction, *_: Instruction) -> Rewritten:
-    """slice(dynamic-update-slice(x, u, constants)) => slice(u) or slice(x), if it takes elements of only one
-    of them
-    """
+    """slice(dynamic-update-slice(x, u, constants)) => slice(u) or slice(x), if it needs only one of them"""
     x, u, *indices = update.operands
     starts = constant_starts(indices)
     if starts is None or not shape_of(root).size:
@@ -178,11 +176,12 @@ def slice_of_update(root: Instruction, update: Instruction, *_: Instruction) -> 
 def _order(
     numbers: Sequence[int], dropped: Sequence[int], dims: Sequence[int], rank: int, line: tuple[int, int]
 ) -> tuple[int, ...]:
-    """The order in which an array has the dimensions of an operand of the given rank.
+    """The dimensions of an operand of rank `rank`, in the order in which they occur in an array: the result
+    of a gather, or the updates of a scatter.
 
-    `dims` are the sizes of the array, `numbers` its window dimensions. The operand dimensions `dropped` are
-    not among these. `line` is the operand dimension that the index vectors select along, and the number of
-    index vectors.
+    `dims` are the sizes of the array, `numbers` its window dimensions. `dropped` are the operand dimensions
+    without a window dimension. `line` is (operand dimension along which the index vectors select, number of
+    index vectors).
     """
     at, count = line
     place = next(d for d, n in enumerate(dims) if d not in numbers and (n == count or count == 1))
@@ -193,8 +192,8 @@ def _order(
 
 
 def _is_line(places: tuple[tuple[int, ...], ...], indices: Instruction, vector_dim: int) -> bool:
-    """Whether indices select along a single dimension of the operand, and their array has only one dimension
-    that is longer than 1, besides `vector_dim`.
+    """Whether indices select along a single dimension of the operand, and all dimensions of their array have
+    size 1, except for one and `vector_dim`.
     """
     dims = shape_of(indices).dims
     long = [d for d, n in enumerate(dims) if n != 1 and d != vector_dim]

@@ -35,9 +35,7 @@ def _is_plain(window: Window) -> bool:
 
 @rule(ReduceWindow, where=_is_single)
 def window_over_all(root: Instruction[ReduceWindow], x: Instruction, start: Instruction) -> Rewritten:
-    """reduce-window(x) => reshape(reduce(x)), if along each dimension the window covers all elements, or one
-    at a time
-    """
+    """reduce-window(x) => reshape(reduce(x)), if it covers all elements or one along each dimension"""
     op, dims = root.op, shape_of(x).dims
     covered = tuple(d for d, n in enumerate(op.window.size) if n == dims[d] != 1)
     apart = all(op.window.size[d] == op.window.stride[d] == 1 for d in range(len(dims)) if d not in covered)
@@ -48,9 +46,7 @@ def window_over_all(root: Instruction[ReduceWindow], x: Instruction, start: Inst
 
 @rule(ReduceWindow, where=_is_single)
 def window_of_one_element(root: Instruction[ReduceWindow], x: Instruction, start: Instruction) -> Rewritten:
-    """reduce-window(x, v) => x, for a window of one element (v is combined with x unless it is the
-    identity)
-    """
+    """reduce-window(x, v) => x, for a window of one element (combined with v if that is not the identity)"""
     op = root.op
     if not same_shape(x, root) or any(n != 1 for n in op.window.size) or not _is_plain(op.window):
         return None

@@ -42,9 +42,9 @@ class Loop:
 
     @classmethod
     def of(cls, inst: Instruction) -> Loop | None:
-        """Reads a while instruction as a Loop. Returns None unless the initial value and the root of the body
-        are tuples, the loop is not the root of its computation, and only get-tuple-elements use the loop's
-        result and its parameters.
+        """Reads a while instruction as a Loop. Returns None if the initial value or the root of the body is
+        not a tuple, if the loop is the root of its computation, or if its result or a parameter has users
+        other than get-tuple-elements.
         """
         op = op_of(inst, While)
         start, root = inst.operands[0], op.body.root

@@ -35,7 +35,7 @@ CHEAP = 1024
 its result.
 """
 FUNCTION = 12  # operations that take as long as a transcendental function
-LONGEST = 64  # the most instructions of all branches
+LONGEST = 64  # the most instructions of all branches together
 MOST_BRANCHES = 4
 
 

@@ -52,7 +52,7 @@ class _Demand:
         self.effectful = effectful
         self.loops = _loops(module, whiles)
         self.of = {loop.inst: loop for loops in self.loops.values() for loop in loops}
-        # computation -> bodies of which its parameter has the elements
+        # computation -> loop bodies whose elements its parameter has
         self.owners: dict[Computation, set[Computation]] = {}
         for body, loops in self.loops.items():
             for computation in (body, *(loop.condition for loop in loops)):
@@ -92,7 +92,7 @@ class _Demand:
                 for body in owners:
                     yield from self.element(body, op.index)
                 return
-        if inst in self.of:  # for its effects, or because of control edges
+        if inst in self.of:  # a loop that runs for its effects, or because of control edges
             self.start(self.of[inst])
             return
         for computation in op.computations() if op.computation_fields else ():

@@ -1,4 +1,6 @@
-"""Finds elements of a loop that always have equal values, as two counters that start and step alike."""
+"""Finds elements of a loop that always have equal values, such as two counters with equal starts and
+steps.
+"""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ def _reader(inst: Instruction, user: Instruction) -> Instruction | None:
     if type(user.op) is not Convert or _dtype(user) is not F32:
         return None
     source = shape_of(user.operands[0])
-    # None if the two have different dynamic sizes
+    # None if the convert has other dynamic sizes than its operand
     return user if user.shape.logical is source.with_dtype(F32).logical else None
 
 

@@ -1,9 +1,9 @@
 """Moves dots out of loops: dots of slices with an invariant matrix become one dot before the loop.
 
-A dot of a slice of an invariant array, a different one in each trip, with an invariant matrix is a slice of
-the dot of the whole array with the matrix. That dot is invariant, and faster: many narrow dots wait for
-memory, one large dot does not. A dot of a concatenation with such slices among its operands becomes a sum of
-two dots. XLA does neither.
+If each trip multiplies another slice of an invariant array by an invariant matrix, each product is a slice of
+the product of the whole array and the matrix. That product is invariant, and one dot is faster: many narrow
+dots wait for memory, one large dot does not. A dot of a concatenation with such slices among its operands
+becomes a sum of two dots. XLA does neither.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ contracting dimensions last.
 
 
 def while_loop_dot_batching(module: Module) -> None:
-    """Computes before a loop, as one dot, the dots of an invariant matrix with slices of invariant arrays
-    that differ from trip to trip.
+    """Replaces dots of an invariant matrix with slices of an invariant array, a different slice in each trip,
+    by one dot before the loop.
     """
     effectful = set(effectful_computations(module))
     session = rewrite.current_session()
@@ -66,7 +66,7 @@ def while_loop_dot_batching(module: Module) -> None:
 
 def while_loop_dot_layout(module: Module) -> None:
     """Transposes invariant matrices before a loop if dots in the loop would read them against their order in
-    memory, and have too few rows for a transpose in each trip.
+    memory. Only for dots with so few rows that a transpose in each trip does not pay.
     """
     effectful = set(effectful_computations(module))
     session = rewrite.current_session()
@@ -219,8 +219,8 @@ class _Batching:
         return False
 
     def _split(self, product: Instruction) -> bool:
-        """Replaces a dot of a concatenation by a sum of dots, if some of the concatenated arrays are known
-        before the loop and others are not. Returns whether it can.
+        """Replaces a dot of a concatenation by a sum of dots, if only some of the concatenated arrays are
+        known before the loop. Returns whether it can.
         """
         for side, joined in enumerate(product.operands):
             if type(joined.op) is not hlo.Concatenate or product.operands[1 - side] not in self.invariant:

@@ -84,7 +84,7 @@ class Invariants:
             return "it is not an array"
         work, size = self.work[inst], shape.array_bytes
         if not work:
-            return "it takes no operations"
+            return "computing it takes no operations"
         if size > self.largest[inst] and size > SMALL:
             if work < INFLATION * shape.size:
                 return "it is larger than its inputs, and cheap to compute"

@@ -98,7 +98,7 @@ def neutral(op: type[Op] | None, dtype: DType) -> Any:
         return limits(dtype)[op is Minimum]
     if op is None or op.identity is None or op.identity == 0 and not dtype.has_zero:
         return None
-    if op.identity == -1:  # all bits
+    if op.identity == -1:  # all bits set
         return -1 if dtype.is_signed else limits(dtype)[True]
     return op.identity
 

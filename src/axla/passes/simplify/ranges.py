@@ -219,8 +219,8 @@ def _of_values(values: np.ndarray) -> Progression | None:
 def lacks_negative_zero(inst: Instruction, assumed: frozenset[Instruction] = frozenset()) -> bool:
     """Whether no element is -0.0, so that adding 0.0 changes no element.
 
-    An element that a loop carries is never -0.0 if its initial value is not, and if its next value is not,
-    provided that the current one (which is added to `assumed`) is not.
+    For an element that a loop carries, this must hold for the initial value and for the value after a trip.
+    For the latter it is assumed for the current value, which is then in `assumed`.
     """
     if inst in assumed:
         return True

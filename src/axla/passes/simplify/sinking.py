@@ -1,8 +1,8 @@
 """Moves constants into loops, and values that are cheaper to compute again than to read.
 
-A loop that carries a constant array reads it from memory in every trip, and its body does not know its
-values. If the array is created in the body, it becomes part of the kernels that read it. `loop_motion.py`
-moves values in the other direction by the same criterion, so that neither pass undoes the other.
+A loop that carries a constant array reads it from memory in every trip, and the values are unknown in its
+body. If the array is created in the body, it becomes part of the kernels that read it. `loop_motion.py` moves
+values in the other direction by the same criterion, so that neither pass undoes the other.
 """
 
 from __future__ import annotations
@@ -61,8 +61,8 @@ def why_carry(loop: Loop, number: int) -> str | None:
 
 
 def _tree(value: Instruction) -> list[Instruction] | None:
-    """The instructions that compute a value from constants and iotas; None if there are too many or they have
-    other operands.
+    """The instructions that compute a value from constants and iotas; None if there are too many, or if one
+    depends on another value.
     """
     seen, stack = {value}, [value]
     while stack:

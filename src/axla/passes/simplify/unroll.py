@@ -32,13 +32,15 @@ MOST = 8
 COPIED = 200
 """The most instructions that an unrolled loop may have."""
 ASKED = 10_000
-"""The most instructions that a trip may have if the program asks for unrolling."""
+"""The most instructions of an unrolled trip if the program requests unrolling: the factor times those of the
+body.
+"""
 GROWTH = 50_000
 """The most instructions that all unrolled loops of a module may add."""
 
 
 def while_loop_unroller(module: Module) -> None:
-    """Unrolls loops with few trips, and other loops by the factor that the program asks for."""
+    """Unrolls loops with few trips, and other loops by the factor that the program requests."""
     session = rewrite.current_session()
     effectful: frozenset[Computation] | None = None
     left, changed = GROWTH, False

@@ -18,7 +18,7 @@ _NOWHERE = mlir.NameLocation("unknown")  # an unknown location inside another lo
 
 
 def wrong(attribute: Any, wanted: str) -> BadBytes:
-    """The error for an attribute of an unexpected kind."""
+    """The error for an attribute of an unexpected kind; `wanted` names the right kind."""
     return BadBytes(f"an attribute of the kind {type(attribute).__name__} instead of {wanted}")
 
 

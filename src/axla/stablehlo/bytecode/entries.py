@@ -69,14 +69,14 @@ class Entries(Bytes):
         large.
         """
         if index >= self.attributes:
-            raise BadBytes(f"attribute {index}, but there are only {self.attributes}")
+            raise BadBytes(f"reference to attribute {index}, but there are only {self.attributes}")
         value = self.values[index]
         return self._resolve(index) if value is PENDING else value
 
     def type(self, index: int) -> Any:
         """The type with this number, decoded at the first use. Raises BadBytes if the number is too large."""
         if index >= self.types:
-            raise BadBytes(f"type {index}, but there are only {self.types}")
+            raise BadBytes(f"reference to type {index}, but there are only {self.types}")
         index += self.attributes
         value = self.values[index]
         return self._resolve(index) if value is PENDING else value
@@ -84,7 +84,7 @@ class Entries(Bytes):
     def string(self, index: int) -> str:
         """The string with this number. Raises BadBytes if the number is too large."""
         if index >= len(self.strings):
-            raise BadBytes(f"string {index}, but there are only {len(self.strings)}")
+            raise BadBytes(f"reference to string {index}, but there are only {len(self.strings)}")
         return self.strings[index]
 
     def _resolve(self, wanted: int) -> Any:
@@ -178,7 +178,7 @@ class Entries(Bytes):
     def _resource(self) -> str:
         index = self.varint()
         if index >= len(self.resources):
-            raise BadBytes(f"resource {index}, but there are only {len(self.resources)}")
+            raise BadBytes(f"reference to resource {index} of only {len(self.resources)}")
         return self.resources[index]
 
     def _build(

@@ -152,7 +152,7 @@ class BytecodeOperations(Bytes):
             frame.remaining -= 1
             name, at = varint(data, self.at)
             if name >= len(targets):
-                raise BadBytes(f"operation name {name}, but there are only {len(targets)}")
+                raise BadBytes(f"reference to operation name {name} of only {len(targets)}")
             mask = data[at]
             index, at = varint(data, at + 1)
             place = self._location(index)
@@ -261,7 +261,7 @@ class BytecodeOperations(Bytes):
 
     def _properties(self, operation: str, index: int) -> dict[str, Any]:
         if index >= len(self.properties):
-            raise BadBytes(f"properties {index}, but there are only {len(self.properties)}")
+            raise BadBytes(f"reference to properties {index} of only {len(self.properties)}")
         forms = vhlo.FORMS.get(operation) or FORMS.get(operation, [])
         for form in forms:
             found = self._form(form, copy(self.properties[index]))

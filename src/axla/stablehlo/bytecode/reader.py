@@ -13,7 +13,7 @@ from axla.stablehlo.bytecode.operations import BytecodeOperations
 from axla.stablehlo.bytecode.wire import BadBytes, Bytes, bounded
 
 MAGIC = b"ML\xefR"
-NEWEST = 6  # version of MLIR's bytecode
+NEWEST = 6  # the newest version of MLIR's bytecode that is read
 DIALECT_VERSIONS, NAME_COUNT, REGISTERED = 1, 4, 5  # the versions that introduced them
 ENCODINGS: Dialects = {
     "builtin": (builtin.ATTRIBUTES, builtin.TYPES), "vhlo": (vhlo.ATTRIBUTES, vhlo.TYPES),
@@ -57,7 +57,7 @@ class _Reader:
     def read(self) -> mlir.Source:
         data = self.data
         if data[:4] != MAGIC:
-            raise BadBytes("no MLIR bytecode: the first bytes are not 'ML\\xefR'")
+            raise BadBytes("not MLIR bytecode: the first bytes are not 'ML\\xefR'")
         self.version = self.place.varint()
         if self.version > NEWEST:
             raise BadBytes(f"bytecode of version {self.version}; the newest that is read is {NEWEST}")
@@ -92,7 +92,7 @@ class _Reader:
             self.sections[kind] = section
         for kind in (wire.STRINGS, wire.DIALECTS, wire.ENTRIES, wire.ENTRY_SIZES, wire.IR_SECTION):
             if kind not in self.sections:
-                raise BadBytes(f"no section {kind}")
+                raise BadBytes(f"section {kind} is missing")
 
     def _section(self, kind: int) -> Bytes:
         """Starts reading a section; returns the position at its begin."""
@@ -137,7 +137,7 @@ class _Reader:
     def _dialect(self, dialects: list[str]) -> str:
         index = self.place.varint()
         if index >= len(dialects):
-            raise BadBytes(f"dialect {index}, but there are only {len(dialects)}")
+            raise BadBytes(f"reference to dialect {index} of only {len(dialects)}")
         return dialects[index]
 
     def _entry_spans(self, entries: Entries, dialects: list[str]) -> None:

@@ -73,12 +73,14 @@ _ELEMENTS = (
 def tensor(sizes: tuple[int, ...], element: mlir.Type, encoding: Any = None) -> mlir.TensorType:
     """Makes a ranked tensor type; raises BadBytes if a tensor cannot have such elements."""
     if not isinstance(element, _ELEMENTS):
-        raise BadBytes(f"a tensor with elements of the type {element}")
+        raise BadBytes(f"a tensor cannot have elements of the type {element}")
     return mlir.TensorType(shape(sizes), element, encoding)
 
 
 def storage(element: mlir.Type) -> dtypes.DType:
-    """The element type as it is stored in NumPy arrays; raises BadBytes if there is none."""
+    """The element type with which NumPy arrays store elements of an MLIR type; raises BadBytes if there is
+    none.
+    """
     try:
         return mlir.stored(element)
     except ValueError as error:

@@ -27,13 +27,13 @@ _I32, _I64, _BOOL = mlir.IntegerType(32), mlir.IntegerType(64), mlir.IntegerType
 
 def _boolean(value: int) -> bool:
     if value > 1:
-        raise BadBytes(f"a boolean of value {value}")
+        raise BadBytes(f"a boolean with the value {value}, wanted 0 or 1")
     return value == 1
 
 
 def _api_version(value: int) -> mlir.IntegerAttr:
     if value > 4:
-        raise BadBytes(f"API version {value} of a custom call")
+        raise BadBytes(f"API version {value} of a custom call, wanted at most 4")
     return mlir.IntegerAttr(value, _I32)
 
 
@@ -62,9 +62,9 @@ def _quantized(
     scales: tuple[float, ...], zero_points: tuple[int, ...],
 ) -> mlir.QuantizedType:  # fmt: skip
     if not isinstance(storage, mlir.IntegerType) or not isinstance(expressed, mlir.FloatType):
-        raise BadBytes(f"a quantized type of {storage} and {expressed}")
+        raise BadBytes(f"a quantized type of {storage} and {expressed}, wanted an integer and a float")
     if len(scales) != len(zero_points):
-        raise BadBytes(f"a quantized type of {len(scales)} scales and {len(zero_points)} zero points")
+        raise BadBytes(f"a quantized type with {len(scales)} scales, but {len(zero_points)} zero points")
     storage = mlir.IntegerType(storage.width, "" if flags & 1 else "u")
     return mlir.QuantizedType(storage, expressed, scales, zero_points, axes, least, greatest)
 
@@ -148,7 +148,7 @@ def _numbers(attribute: Any) -> tuple[Any, ...]:
         raise wrong(attribute, "a tensor of integers")
     count = math.prod(attribute.type.sizes or ())
     if count > LONGEST_LIST:
-        raise BadBytes(f"a list of {count} dimensions")
+        raise BadBytes(f"a list of {count} dimensions, wanted at most {LONGEST_LIST}")
     elements = attribute.values
     return (elements.item(),) * count if elements.ndim == 0 else tuple(elements.reshape(-1).tolist())
 

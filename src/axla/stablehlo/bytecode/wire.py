@@ -44,7 +44,7 @@ def bounded(count: int, room: int, what: str) -> int:
     things.
     """
     if count > room:
-        raise BadBytes(f"{count} {what} in {room} bytes")
+        raise BadBytes(f"{count} {what} do not fit in {room} bytes")
     return count
 
 
@@ -104,9 +104,9 @@ class Bytes:
         if kind & 128:
             alignment = self.varint()
             if alignment.bit_count() != 1:
-                raise BadBytes(f"a section aligned to {alignment} bytes")
+                raise BadBytes(f"a section aligned to {alignment} bytes, wanted a power of 2")
             self.at += -self.at % alignment
         if self.at > self.end or size > self.end - self.at:
-            raise BadBytes(f"a section of {size} bytes where {max(self.end - self.at, 0)} are left")
+            raise BadBytes(f"a section of {size} bytes, but only {max(self.end - self.at, 0)} are left")
         self.at += size
         return kind & 127, Bytes(self.data, self.at - size, self.at)

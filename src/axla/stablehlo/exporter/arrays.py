@@ -97,8 +97,8 @@ def _reshaped(scope: ExportScope, value: mlir.Value, shape: Shape, wanted: Shape
 def _dynamic_slice(
     scope: ExportScope, inst: Instruction, op: hlo.DynamicSlice | hlo.DynamicUpdateSlice
 ) -> Tree:
-    """Exports a dynamic slice or its update. Start indices are scalars in StableHLO; an older form of HLO has
-    them as one vector.
+    """Exports dynamic-slice or dynamic-update-slice. Start indices are scalars in StableHLO; an older form
+    of HLO has them as one vector.
     """
     first = 1 if isinstance(op, hlo.DynamicSlice) else 2
     operands, indices = scope.ones(inst)[:first], scope.ones(inst)[first:]

@@ -102,7 +102,7 @@ def _constant(scope: ImportScope, operation: mlir.Operation) -> Instruction:
     return scope.constant(operation.attributes.get("value"), operation.results[0].type)
 
 
-# Moved
+# Broadcasts, reshapes and other moves of elements
 
 
 def broadcast(

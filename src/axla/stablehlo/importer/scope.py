@@ -80,7 +80,7 @@ class ImportScope:
         return found
 
     def bind(self, operation: mlir.Operation, outcome: Lowered) -> None:
-        """Binds the results of an operation to the outcome of its import."""
+        """Binds the results of an operation to the instructions that its rule returned."""
         results = operation.results
         if isinstance(outcome, Instruction):
             if len(results) == 1:

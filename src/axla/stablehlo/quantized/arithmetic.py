@@ -144,7 +144,7 @@ class Quantizer(Builder):
         wide = self._broadcast(small, range(0, len(apart), 2), mlir.TensorType(apart, like.element))
         return self.make("reshape", (wide,), like)
 
-    # From and to real numbers.
+    # Conversions from and to real numbers.
 
     def centred(self, value: mlir.Value, of: mlir.QuantizedType, element: mlir.IntegerType) -> mlir.Value:
         """The stored integers minus their zero points, in the wider type `element`."""

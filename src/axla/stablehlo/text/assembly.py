@@ -418,7 +418,7 @@ def _definition(parser: Operations, draft: Draft) -> None:
         draft.regions = [mlir.Region()]
         return
     if len(draft.arguments) != len(draft.attributes["function_type"].inputs):
-        parser.fail("a function with a body needs names of its arguments", draft.at)
+        parser.fail("a function with a body must have names for its arguments", draft.at)
     at = parser.start
     _region(parser, draft)
     if not draft.regions[0].blocks:

@@ -228,7 +228,7 @@ class Attributes(TypeReader):
         return mlir.EnumAttr(mnemonic, value, dialect)
 
     def structure(self, mnemonic: str, dialect: str = "stablehlo") -> Any:
-        """Reads a structured attribute, `#stablehlo.mnemonic`, from `<` on."""
+        """Reads a structured attribute, `#stablehlo.mnemonic<...>`, from its `<` on."""
         at = self.start
         if mnemonic == "bounds":
             return mlir.StructAttr(mnemonic, {"bounds": self.sizes()}, dialect)

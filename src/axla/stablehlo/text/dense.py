@@ -29,7 +29,7 @@ _STRING = ascii_regex(STRING)
 
 
 class BadElements(ValueError):
-    """Raised for elements that do not fit their type."""
+    """Elements of a dense attribute that do not fit its type."""
 
 
 def decode(payload: str, element: mlir.Type, shape: tuple[int, ...]) -> np.ndarray:
@@ -50,13 +50,13 @@ def decode(payload: str, element: mlir.Type, shape: tuple[int, ...]) -> np.ndarr
     flat = payload.replace("[", "").replace("]", "")
     if 0 in shape and not (splat and payload):  # a shape without elements may have a splat, too
         if flat.strip(", \t\r\n"):
-            raise BadElements(f"elements whose lists are not of shape {list(shape)}")
+            raise BadElements(f"the lists of elements must have shape {list(shape)}")
         return np.empty(shape, kind.numpy)
     if kind.is_complex:
         parts = _numbers(flat, kind.real)
         values = parts.view(kind.numpy)
         if flat.count(";") != len(values) or parts.size != 2 * flat.count(",") + 2:
-            raise BadElements("complex elements are pairs in parentheses")
+            raise BadElements("complex elements must be pairs in parentheses")
     else:
         values = _numbers(flat, kind, element)
     if 0 in shape:
@@ -74,10 +74,10 @@ def _check_structure(payload: str, shape: tuple[int, ...]) -> None:
         shape = ()
     for size in reversed(shape):
         if (len(expected) + 1) * max(size, 1) > len(found) + 1:
-            raise BadElements(f"elements whose lists are not of shape {list(shape)}")
+            raise BadElements(f"the lists of elements must have shape {list(shape)}")
         expected = f"[{','.join([expected] * size)}]"
     if found != expected:
-        raise BadElements(f"elements whose lists are not of shape {list(shape)}")
+        raise BadElements(f"the lists of elements must have shape {list(shape)}")
 
 
 def _numbers(flat: str, kind: DType, element: mlir.Type | None = None) -> np.ndarray:

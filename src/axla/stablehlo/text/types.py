@@ -237,5 +237,5 @@ class TypeReader(MlirCursor):
         lists = self.listed("{}", self._parameters)
         self.depth -= 1
         if len({shape for shape, _ in lists}) != 1:
-            self.fail("scales in lists of unequal lengths", at)
+            self.fail("lists of scales must have equal lengths", at)
         return (len(lists), *lists[0][0]), [pair for _, pairs in lists for pair in pairs]

@@ -218,7 +218,7 @@ def async_done(s: Subject) -> None:
 
 
 def _is_future(s: Subject, rule: str, future: Facts, value: Facts) -> None:
-    """Checks that a future is that of a value."""
+    """Checks that `future` is a future of a single value of the type of `value`."""
     held = future.type.types
     fit = len(held) == 1 and types_fit(s.types.of(held[0]), value)
     s.need(fit, rule, "a future of {} is wanted, found {} (result {})", value, future, s.result)

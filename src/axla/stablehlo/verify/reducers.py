@@ -85,7 +85,7 @@ class WindowFacts:
         dilated = (base - 1) * self.base_dilation + 1 if base else 0
         padded = dilated + sum(self.padding)
         window = (self.size - 1) * self.window_dilation + 1 if self.size else 0
-        # In both cases nothing of a bounded size stays a bounded size.
+        # `padded * 0` is 0, and it stays bounded if `padded` is.
         return padded * 0 if padded <= 0 or window > padded else (padded - window) // self.stride + 1
 
 

@@ -20,12 +20,12 @@ class TypeFacts(dict[int, Facts]):
     """Facts about types, computed once for each type object of a program."""
 
     def of(self, kind: mlir.Type) -> Facts:
-        """The facts of a type."""
+        """The facts about a type, which are computed at its first use."""
         # Types are found by identity, which is ten times as fast as hashing; the facts keep the type alive.
         return self.get(id(kind)) or self.setdefault(id(kind), Facts(kind))
 
     def each(self, values: Sequence[mlir.Value]) -> list[Facts]:
-        """The facts of the types of values."""
+        """The facts about the types of these values."""
         return [self.get(id(value.type)) or self.of(value.type) for value in values]
 
 
