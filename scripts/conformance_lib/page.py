@@ -22,32 +22,32 @@ COLUMNS = [
 ]  # fmt: skip
 
 WHAT = {
-    "text": "texts that XLA parses are parsed; their print parses to the same print",
-    "print": "the print is XLA's own, where that is a fixed point of XLA",
-    "proto": "texts become protos and the same texts again; XLA and axla read each other's",
-    "invalid": "texts are refused, by a place in the text or a named rule",
-    "invalid-stablehlo": "StableHLO is refused, by a place in the text or a labelled rule",
-    "exec": "texts give XLA:CPU's results",
-    "matrix": "one-op modules give XLA:CPU's results on special values",
-    "models": "whole programs give the recorded results and training losses",
-    "objects": "objects ahead of time need no symbol from outside",
-    "stablehlo": "StableHLO with inputs and expected outputs holds its own checks",
-    "dynamic": "StableHLO with sizes `?`, made for given types, gives XLA:CPU's results",
-    "quantized": "StableHLO with quantized types holds its own checks",
-    "interpret": "the tests of StableHLO's own interpreter hold",
-    "models-stablehlo": "whole programs from StableHLO give the recorded results",
-    "models-bytecode": "whole programs from portable bytecode give the recorded results",
-    "export": "StableHLO, read and written again, is taken by MLIR and gives the expected outputs in XLA",
-    "export-models": "whole programs, read and written as StableHLO, give the recorded results in XLA",
-    "export-exec": "texts, written as StableHLO that MLIR takes and read again, compute the same",
-    "programs": "compiled programs, printed and read again, print the same and give the same bits",
-    "devices": "texts for 2 to 8 devices give XLA:CPU's results, device by device",
-    "devices-jax": "what JAX cut by hand (shard_map), as StableHLO, gives its results on every partition",
-    "devices-bytecode": "the same, as a PJRT plugin gets it",
-    "devices-auto": "what takes a partitioner, whole on one device, gives the results",
-    "devices-spmd": "the same, as XLA's partitioner left it, gives them on every partition",
-    "devices-invalid": "programs for several devices are refused",
-    "samples": "op and element type: what the interpreter gives (its own: that it runs)",
+    "text": "parses texts that XLA parses; the printed text parses to the same text",
+    "print": "prints the same text as XLA, if XLA's own text is a fixed point of XLA",
+    "proto": "converts texts to protos and back to the same texts; XLA and axla read each other's protos",
+    "invalid": "rejects invalid texts, with a position in the text or a named rule",
+    "invalid-stablehlo": "rejects invalid StableHLO, with a position in the text or a labelled rule",
+    "exec": "texts compute XLA:CPU's results",
+    "matrix": "one-op modules compute XLA:CPU's results on special values",
+    "models": "whole programs compute the recorded results and training losses",
+    "objects": "ahead-of-time objects have no undefined symbols",
+    "stablehlo": "StableHLO with inputs and expected outputs passes its own checks",
+    "dynamic": "StableHLO with sizes `?`, specialized for given types, computes XLA:CPU's results",
+    "quantized": "StableHLO with quantized types passes its own checks",
+    "interpret": "the tests of StableHLO's own interpreter pass",
+    "models-stablehlo": "whole programs from StableHLO compute the recorded results",
+    "models-bytecode": "whole programs from portable bytecode compute the recorded results",
+    "export": "exported StableHLO is accepted by MLIR and computes the expected outputs in XLA",
+    "export-models": "whole programs, exported as StableHLO, compute the recorded results in XLA",
+    "export-exec": "texts, exported as StableHLO for MLIR and imported, compute the same results",
+    "programs": "compiled programs, printed and parsed, print the same text and compute the same bits",
+    "devices": "texts for 2 to 8 devices compute XLA:CPU's results on each device",
+    "devices-jax": "JAX programs with shard_map, as StableHLO, compute JAX's results on every partition",
+    "devices-bytecode": "the same programs in the form that a PJRT plugin receives",
+    "devices-auto": "programs that need a partitioner compute the results as a whole on one device",
+    "devices-spmd": "the same programs, partitioned by XLA, compute the results on every partition",
+    "devices-invalid": "rejects invalid programs for several devices",
+    "samples": "each op and element type computes the interpreter's result (on the interpreter: it runs)",
 }
 
 HEAD = """\
@@ -55,8 +55,8 @@ HEAD = """\
 
 Made by `python scripts/conformance`; do not edit.
 
-The corpora hold XLA's own tests as HLO text, with results recorded from XLA:CPU (jaxlib 0.10.2), one-op
-modules on special values, and whole programs. Tolerances are those of the corpora. Everything runs on the
+The corpora contain XLA's own tests as HLO text, with results recorded from XLA:CPU (jaxlib 0.10.2), one-op
+modules on special values, and whole programs. The corpora define the tolerances. All programs run on the
 reference interpreter, on `cpu`, and on `one-lane`, the same compiler with one lane and 32-bit indices.
 
 ## Totals
@@ -67,23 +67,23 @@ TABLE = (
     """
 ## Ops and element types
 
-The element type is that of the data an op is about: of its first operand, or of its result when it has none.
+The element type is that of the op's first operand, or of its result if it has no operands.
 
 | mark | meaning |
 | --- | --- |
-| a number | so many cases of the corpora run the op at this type, and all agree on all three backends |
-| `3/5` | three of five do; the others are among the exceptions |
-| `+` | no case, but the op's samples run, and compiled code gives what the interpreter gives |
+| a number | the number of cases in the corpora for the op and type; all agree on all three backends |
+| `3/5` | three of five cases agree; the others are among the exceptions |
+| `+` | no case, but the op's samples run, and compiled code computes the interpreter's results |
 | `i` | only the interpreter runs it |
 | `-` | no backend runs it |
 | `!` | no case, and compiled code differs from the interpreter on the op's samples |
-| nothing | the op does not take this type |
+| empty | the op does not support this type |
 
 `"""
     + SMALL
     + "` and `"
     + NARROW
-    + """` show the worst of their types.
+    + """` show the worst result of their types.
 
 """
 )
@@ -111,7 +111,7 @@ def _totals(outcomes: Sequence[Outcome]) -> str:
     rows = []
     for t in totals(outcomes):
         rows.append([t.section, WHAT[t.section], t.backend or "-", f"{t.good} of {t.cases}", t.share, t.rest])
-    return table(["section", "what", "backend", "as wanted", "share", "rest"], rows)
+    return table(["section", "what", "backend", "passed", "share", "rest"], rows)
 
 
 def _table(outcomes: Sequence[Outcome]) -> str:
@@ -195,7 +195,7 @@ def _refused(outcomes: Sequence[Outcome]) -> str:
             for opcode, types in by_op.items()
         )
         rows.append([message.replace("|", "\\|"), ", ".join(sorted(where[message])), shown])
-    text = "\n## What samples are refused with\n\n"
+    text = "\n## Reasons for refused samples\n\n"
     return text + (table(["message", "backend", "ops (element types)"], rows) if rows else "Nothing.\n")
 
 
