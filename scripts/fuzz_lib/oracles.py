@@ -853,15 +853,19 @@ def has_other_rules(case: Case) -> str:
     arrays = list(case.inputs)
     for inst in (i for c in case.module.computations for i in c.instructions):
         if isinstance(inst.op, hlo.Constant):
-            arrays.append(inst.op.literal.array)
+            arrays.append(array := inst.op.literal.array)
+            if array.dtype.kind == "f" and (np.signbit(array) & (array == 0)).any():
+                return "it reads -0 as 0"
         elif inst.opcode == "power" and inst.shape.dtype.is_integer:
             return "its simplifier has another power of integers than its code"
         elif inst.opcode in ("dot", "convolution") and len({o.shape.dtype for o in inst.operands}) > 1:
             return "it has no products of several types"
+        elif inst.opcode == "reduce" and inst.operands[0].shape.size == next(inst.shape.arrays()).size:
+            return "it forgets where a reduction of one element begins"
         elif inst.opcode in ("reduce", "reduce-window") and len(inst.operands) == 2:
             start, op = inst.operands[1], inst.op.to_apply.root.op
             first = start.op.literal.array if isinstance(start.op, hlo.Constant) else np.nan
-            if first != neutral(type(op), start.shape.dtype) or not getattr(inst.op, "dimensions", True):
+            if first != neutral(type(op), start.shape.dtype):
                 return "its reductions begin with what their op is neutral to"
     floats = [a for a in arrays if a.dtype.kind == "f"]
     if any(((a != 0) & (np.abs(a) < np.finfo(a.dtype).tiny)).any() for a in floats):
