@@ -169,14 +169,14 @@ def _cost(spec: GemmSpec, cut: BlockCut) -> float:
     adds, reads = rows * columns, rows + columns
     if cut.method == "warps":
         adds, reads = rows * columns / 64, (rows + columns) / SQUARE
-    turns = sum(math.ceil(side.vectors / cut.threads) for side in (cut.lhs, cut.rhs))
+    rounds = sum(math.ceil(side.vectors / cut.threads) for side in (cut.lhs, cut.rhs))
     last = 8 * (cut.groups + 2) * math.ceil(cut.rows * cut.columns / cut.threads)
     steps = slices * cut.depth / cut.groups
-    alone = steps * (adds + reads / 2 + 4) + slices * (8 * turns + 40) + last
+    alone = steps * (adds + reads / 2 + 4) + slices * (8 * rounds + 40) + last
     # If each thread of a warp reads 16 bytes, local memory returns 128 bytes in the time of four
     # instructions.
     words = spec.accumulator.itemsize / 4
-    together = steps * max(adds, 4 * reads) * words + slices * 8 * turns + last
+    together = steps * max(adds, 4 * reads) * words + slices * 8 * rounds + last
     # A line of a slice that is shorter than a sector costs as much as a sector.
     moved = 0
     for side in (cut.lhs, cut.rhs):

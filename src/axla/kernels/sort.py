@@ -188,8 +188,8 @@ def _by_blocks(plan: SortPlan, name: str, target: Target) -> SortPlan:
     """The plan for thread blocks: the first phase sorts tiles, each further one merges pairs of runs."""
     held = plan.key.dtype.itemsize if plan.key else sum(dtype.itemsize for dtype in plan.dtypes)
     slots = 1 << (plan.length - 1).bit_length() + (plan.lines - 1).bit_length()
-    room = fitting(SLOTS * target.threads, LOCAL_BYTES // (held + 4))
-    found = replace(plan, tile=max(2, min(room, slots)))
+    most_slots = fitting(SLOTS * target.threads, LOCAL_BYTES // (held + 4))
+    found = replace(plan, tile=max(2, min(most_slots, slots)))
     count = -(-plan.lines // (found.tile // found.row)) * found.tiles
     threads = min(target.threads, found.tile // 2)
     phases = tuple(Phase(f"{name}_{number}", count, 1, True, threads) for number in range(found.passes + 1))
