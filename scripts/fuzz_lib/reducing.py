@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 import random
 import traceback
@@ -19,11 +20,14 @@ from axla.tools.apart import Apart, Ended
 from axla.tools.reduce import reduce
 
 from . import told
-from .work import ENDED, headline
+from .work import BY_FORCE, ENDED, headline
 
-SECONDS = 180.0
+SECONDS = 600.0
+"""Of a reduction, most of which is for starting processes where candidates end theirs."""
+CALL = 180.0
+"""Of one question of `bisect`."""
 CANDIDATE = 2.0
-"""Of a run of a candidate, which may be a loop without an end."""
+"""Of a run of a candidate, which may be a loop without an end; more on a machine that has more to do."""
 TWINS = 100
 """Draws of modules that a cache may take for another one."""
 STEADY = 10
@@ -46,7 +50,7 @@ def reduced(
             try:
                 found = child.call(asked, candidate, given, oracle, seed, family, why)
             except Ended as error:
-                found = f"{ENDED}: {error.how}"
+                found = f"{ENDED} {BY_FORCE if error.how == 'hang' else error.how}"
             return kind_of(found) == kind_of(why)
 
         return reduce(module, fails, seconds=SECONDS)
@@ -144,14 +148,16 @@ def bisected(module: Module, inputs: Sequence[np.ndarray], oracle: str, load: Se
         tolerance=DEFAULT_TOLERANCE if is_rough(module) else BITS,
         before=twins(module) if oracle == "cache" else (),
     )  # fmt: skip
-    with Trials(seconds=SECONDS, load=[told.__file__, *load]) as trials:
+    with Trials(seconds=CALL, load=[told.__file__, *load]) as trials:
         return str(bisect(module, trials, question))
 
 
 def kind_of(why: str) -> str:
-    """The kind of a failure: nothing, an error's class, that results differ, or that the process ended."""
+    """The kind of a failure: nothing, an error's class, that results differ, or that the process ended, by
+    itself or by force.
+    """
     if why.startswith(ENDED):
-        return ENDED
+        return f"{ENDED} {BY_FORCE}" if BY_FORCE in why else ENDED
     if not why.startswith("Traceback"):
         return "differs" if why else ""
     return headline(why).partition(":")[0]
@@ -166,7 +172,7 @@ def asked(module: Module, given: Given, oracle: str, seed: str, family: str, why
     sorts = [i for c in module.computations for i in c.instructions if i.opcode == "sort"]
     if any(i.op.to_apply.root.opcode == "constant" for i in sorts):
         return ""  # no order
-    cases.SECONDS = CANDIDATE
+    cases.SECONDS = CANDIDATE * max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
     text = module.to_string(print_large_constants=True)
     case = Case(seed, module, arguments(module, given), family, text)
     question: Any = ORACLES[oracle]

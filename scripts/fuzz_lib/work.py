@@ -31,8 +31,8 @@ which this process was not stopped either: a busy machine makes no hang.
 """
 WALL_SECONDS = 400.0
 
-ENDED = "the process ended"
-"""How failures begin that have no message."""
+ENDED, BY_FORCE = "the process ended", "by force"
+"""How failures begin that have no message, and what follows where a process did not end itself."""
 
 
 @dataclass(frozen=True)
@@ -244,7 +244,7 @@ def reports(tasks: Iterator[Task], jobs: int) -> Iterator[Report]:
                         worker.process.join(5)
                         dead = f"{ENDED} with exit code {worker.process.exitcode}"
                 elif worker.is_hanging():
-                    dead = f"{ENDED} by force: it did not end itself"
+                    dead = f"{ENDED} {BY_FORCE}: it did not end itself"
                 if dead:
                     seed, oracle = worker.at
                     worker.stop()

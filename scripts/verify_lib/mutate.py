@@ -30,6 +30,7 @@ from axla.ir.op import OPS, Op
 from axla.ir.structure import Constant, Parameter, Tuple
 from axla.ir.traverse import computations_callees_first, post_order, running_order
 from axla.ir.verify import verify
+from axla.kernels.product import NEVER_NEGATIVE
 from axla.passes.simplify.match import limits
 
 from . import operands
@@ -196,6 +197,8 @@ class _Change:
         extra = replace(
             inst.extra, control_predecessors=tuple(values[p] for p in inst.extra.control_predecessors)
         )
+        if extra.backend_config == NEVER_NEGATIVE:
+            extra = replace(extra, backend_config="")  # other values may be
         error: Exception | None = None
         for op in self.variants(plain, inst, shapes):
             try:

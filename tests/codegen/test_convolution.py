@@ -299,3 +299,32 @@ def test_panels_of_a_program_may_have_any_width(labels, panel, groups):
     flags = {"xla_disable_hlo_passes": "constant-folding,constant-layout"}
     found = axla.compile(axla.parse(text), constant=[(1, w)], flags=flags)(x)
     np.testing.assert_array_equal(np.asarray(found), wanted)
+
+
+@pytest.mark.parametrize(("lhs", "rhs", "result"), [
+    ("s8", "f32", "s8"), ("f32", "f64", "u8"), ("u2", "f32", "u2"), ("f16", "s8", "s4"), ("s8", "f32", "s32"),
+    ("s4", "s4", "pred"), ("s8", "s8", "pred"), ("f32", "s8", "pred"),
+])  # fmt: skip
+def test_factors_have_the_type_of_the_result(lhs, rhs, result):
+    """Floats saturate in it, and what is not zero is one in pred."""
+    rng = np.random.default_rng(6)
+    values = [0, 1, -1, 2.5, -3.5, 5, 9, 200, -200, 300, -60000, np.nan, np.inf]
+    shapes = [Shape(BY_NAME[lhs], (2, 6, 6, 3)), Shape(BY_NAME[rhs], (3, 3, 3, 4))]
+    arrays = [
+        rng.choice(values, s.dims).astype(s.dtype.numpy)
+        if s.dtype.is_float
+        else rng.integers(-2, 2, s.dims).astype(s.dtype.numpy)
+        for s in shapes
+    ]
+    module = Module("factors")
+    entry = module.add_computation("main", entry=True)
+    operands = [entry.add(Parameter(shape, n)) for n, shape in enumerate(shapes)]
+    op = Convolution.of(
+        *shapes, BY_NAME[result], window=Window((3, 3), low=(1, 1), high=(1, 1)),
+        dim_labels=ConvDims("b01f", "01io", "b01f"),
+    )  # fmt: skip
+    entry.set_root(entry.add(op, operands))
+    found, wanted = (
+        np.asarray(axla.compile(module, backend=b).execute(arrays)[0]) for b in ("cpu", "interpreter")
+    )
+    np.testing.assert_array_equal(found, wanted)

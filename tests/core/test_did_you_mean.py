@@ -49,7 +49,7 @@ def test_unknown_flags_of_axla_are_errors():
         (lambda m: axla.compile(m, backend="cpus"), "backend='cpus'; there are .*; did you mean cpu?"),
         (
             lambda m: axla.compile(m, target_cpu="x86-64-v9"),
-            "target_cpu='x86-64-v9'; .*; did you mean x86-64-v",
+            "target_cpu='x86-64-v9', .*; did you mean x86-64-v",
         ),
         (
             lambda m: axla.aot.compile(m, out="x", weights="objects"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -24,7 +25,8 @@ from axla.core import flags  # noqa: E402
 from axla.core.dtypes import F8E5M2, F32  # noqa: E402
 from axla.core.errors import AxlaError  # noqa: E402
 from axla.cpu import programs  # noqa: E402
-from axla.ir.attributes import Direction  # noqa: E402
+from axla.ir.attributes import CompareType, Direction  # noqa: E402
+from axla.ir.graph import Instruction  # noqa: E402
 from axla.tools.apart import Apart  # noqa: E402
 from axla.tools.bisect import bisect  # noqa: E402
 from axla.tools.trial import Question, Trials  # noqa: E402
@@ -100,6 +102,13 @@ def test_what_an_op_does_its_inverse_undoes_for_all_types():
     assert found >= {("add", "subtract", True), ("add", "subtract", False), ("subtract", "add", True)}
 
 
+def mutated(text: str, seed: int) -> list[Instruction]:
+    try:
+        return list(mutate.mutant(axla.parse(text), random.Random(seed), F32).entry.instructions)
+    except mutate.Unfit:
+        return []
+
+
 def test_mutants_of_a_map_name_all_dimensions():
     """None is all of them too, and is read as such."""
     text = """
@@ -113,6 +122,15 @@ ENTRY e { x = f32[3,4] parameter(0)
         except mutate.Unfit:
             continue
         assert [i.op.dimensions for i in module.entry.instructions if i.opcode == "map"] == [(0, 1)]
+
+
+def test_mutants_do_not_say_that_numbers_are_never_negative():
+    text = """
+ENTRY e { x = s8[4,4] parameter(0)
+  ROOT d = s32[4,4] dot(x, x), lhs_contracting_dims={1}, rhs_contracting_dims={0},
+    backend_config={"lhs":"never negative"} }"""
+    found = [i for seed in range(20) for i in mutated(text, seed) if i.opcode == "dot"]
+    assert found and not any(i.extra.backend_config for i in found)
 
 
 def test_sorts_have_an_order_for_nan():
@@ -301,6 +319,23 @@ ENTRY e {{ x = {dtype}[4] parameter(0)
         assert bool(judge.differs(case, ([other], heard))) is not may
 
 
+def test_the_sign_of_a_nan_that_passes_two_operations_says_nothing():
+    """Of which each may change it."""
+    text = """
+larger { a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT c = f32[] maximum(a, b) }
+ENTRY e { x = f32[2,4] parameter(0)
+  z = f32[] constant(0)
+  y = f32[4] reduce(x, z), dimensions={0}, to_apply=larger
+  t = (f32[1], s32[1]) topk(y), k=1, largest=true
+  ROOT i = s32[1] get-tuple-element(t), index=1 }"""
+    case = case_from(text, np.array([[0.5, 0.25, np.nan, 0], [0, 1, 2, 3]], np.float32))
+    (wanted,), heard = case.wanted
+    other = np.array([2 if wanted[0] != 2 else 3], np.int32)
+    assert not judge.differs(case, ([other], heard))
+
+
 def test_a_lost_control_edge_is_a_difference():
     text = """
 ENTRY e { x = s32[] parameter(0)
@@ -411,6 +446,13 @@ def test_bisect_is_told_the_flags_and_control_edges_that_an_oracle_added(tmp_pat
         assert current.verify and current.shuffle is not None and current.disable_hlo_passes
 
 
+def test_a_process_that_crashes_and_one_that_hangs_are_two_kinds():
+    kinds = [
+        reducing.kind_of(f"{work.ENDED} {how}") for how in ("with exit code -11", "SIGSEGV", work.BY_FORCE)
+    ]
+    assert kinds[0] == kinds[1] != kinds[2]
+
+
 def test_bisect_is_told_how_an_oracle_compiled_what_ends_the_process(tmp_path, monkeypatch):
     class Ends(BaseException):
         pass
@@ -485,6 +527,39 @@ def test_an_argument_that_is_written_is_a_failure():
     with pytest.raises(cases.Changed, match="argument 0"):
         case.run(Writing(), case.inputs)
     assert (case.inputs[0] == 1).all()
+
+
+def test_the_type_of_a_comparison_need_not_be_said():
+    text = "ENTRY e {{ x = f32[2] parameter(0) ROOT c = pred[2] compare(x, x), direction=EQ{} }}"
+    plain, said, total = (axla.parse(text.format(kind)) for kind in ("", ", type=FLOAT", ", type=TOTALORDER"))
+    plain.entry.set_op(plain.entry.root, hlo.Compare(Direction.EQ, CompareType.FLOAT))
+    assert not unequal(plain, said)
+    assert "type is TOTALORDER" in unequal(plain, total)
+
+
+@pytest.mark.parametrize("name", ["devices", "asynchronous"])
+def test_other_arguments_of_a_loop_without_end_say_nothing(name, monkeypatch):
+    monkeypatch.setattr(cases, "SECONDS", 0.2)
+    text = """
+b { p = f32[2] parameter(0)
+  ROOT n = f32[2] negate(p) }
+c { p = f32[2] parameter(0)
+  a = f32[1] slice(p), slice={[0:1]}
+  s = f32[] reshape(a)
+  z = f32[] constant(0)
+  ROOT f = pred[] compare(s, z), direction=NE }
+ENTRY e { x = f32[2] parameter(0)
+  ROOT w = f32[2] while(x), condition=c, body=b }"""
+    case = case_from(text, np.array([0, 3], np.float32))
+    found = Counter()
+    for seed in range(6):
+        case.draw = random.Random(seed)
+        try:
+            assert not ORACLES[name].check(case)
+            found["fine"] += 1
+        except cases.Skip:
+            found["skipped"] += 1
+    assert found["skipped"]
 
 
 def test_a_queue_with_a_loop_without_end_says_nothing(monkeypatch):

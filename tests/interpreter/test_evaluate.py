@@ -50,7 +50,7 @@ def test_step_limit_and_deadline_stop_a_loop():
 def test_a_deadline_stops_windows_that_see_nothing():
     text = """ENTRY e { x = s32[1,1] parameter(0) z = s32[] constant(0)
     ROOT r = s32[1,1] reduce-window(x, z), window={size=999x999 pad=0_998x0_998}, to_apply=add }"""
-    with pytest.raises(DeadlineExceeded, match="after 1000 steps"):
+    with pytest.raises(DeadlineExceeded, match="at its limit of 1000 steps"):
         run(ADD + text, np.zeros((1, 1), np.int32), step_limit=1000)
 
 

@@ -131,7 +131,7 @@ def test_a_fork_does_not_use_the_connection_of_its_parent(client):
         try:
             program(X)
         except axla.AxlaError as error:
-            os._exit(7 if "forked" in str(error) else 8)
+            os._exit(7 if "not in a fork" in str(error) else 8)
         os._exit(9)
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 7
     assert program(X).tolist() == [1, 4, 9]

@@ -143,10 +143,9 @@ ENTRY e { x = f32[4096] parameter(0)
         ("y", np.ones(1024, np.float32)),
     )
     found = verdict(FAR, text, inputs=inputs, kinds=("ordinary",))
-    assert (found.culprit, found.outcome.kind) == (
-        "kernel",
-        "crash",
-    ) and "dynamic-slice(" in found.instruction
+    assert (found.culprit, found.outcome.kind) == ("kernel", "crash")
+    assert "dynamic-slice(" in found.instruction
+    assert "kernel" in found.name and found.emitter.startswith("axla.codegen.emit.")
 
 
 OBJECTING = """

@@ -60,7 +60,7 @@ def values_in_trips(inst: Instruction, loop: Instruction, trips: int) -> np.ndar
     return found[inst]
 
 
-def most_turns(
+def most_trips(
     test: Instruction, starts: Sequence[int | None], ends: Sequence[Instruction | None]
 ) -> tuple[int | None, bool]:
     """An upper bound of the number of trips of a loop, and whether the bound is exact; (None, False) if no

@@ -20,7 +20,7 @@ from axla.target.machine import ALIGNMENT, ObjectForm
 _ATTRIBUTES = 'nounwind "no-builtins"'
 _MARK = 16  # bytes of the mark by which the constants are found in an object
 ROOM = 64
-"""The size in bytes of the section for constants in an ELF object, which `room.py` enlarges."""
+"""The size in bytes of the section for constants in an ELF object, which `constants_space.py` enlarges."""
 _SERIAL, _NEVER = "axla_serial", "axla_never"
 
 
@@ -109,8 +109,8 @@ def _result_table(f: LlvmFunction, arguments: Ssa, public: Ssa, interface: Inter
 
 
 def mark_of(symbol: str, size: int) -> bytes:
-    """A mark in place of the constants, by which `room.py` finds them: bytes that do not occur elsewhere by
-    chance.
+    """A mark in place of the constants, by which `constants_space.py` finds them: bytes
+    that do not occur elsewhere by chance.
     """
     return blake2b(f"{symbol} {size}".encode(), digest_size=_MARK).digest()
 
@@ -126,12 +126,12 @@ def add_constants(module: LlvmModule, symbol: str, size: int, weights: Weights, 
         kind = _own(form)
         module.globals[symbol] = f"@{symbol} = external {kind} constant [{size} x i8], align {ALIGNMENT}"
         return
-    module.globals[symbol] = _room(symbol, "internal", size, form)
+    module.globals[symbol] = _space(symbol, "internal", size, form)
 
 
 def constants_module(symbol: str, size: int, form: ObjectForm) -> str:
     """The LLVM module of an object that contains only the constants."""
-    return _room(symbol, _own(form), size, form) + "\n"
+    return _space(symbol, _own(form), size, form) + "\n"
 
 
 def _own(form: ObjectForm) -> str:
@@ -141,7 +141,7 @@ def _own(form: ObjectForm) -> str:
     return "dso_local" if form.format == "coff" else "hidden"
 
 
-def _room(symbol: str, linkage: str, size: int, form: ObjectForm) -> str:
+def _space(symbol: str, linkage: str, size: int, form: ObjectForm) -> str:
     mark = "".join(f"\\{byte:02X}" for byte in mark_of(symbol, size))
     section = ""
     if form.format == "elf":

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Set
 
+from axla.aot.constants_space import emit_with_constants
 from axla.aot.exported_functions import (
     ALIGNMENT,
     add_constants,
@@ -18,7 +19,6 @@ from axla.aot.exported_functions import (
 )
 from axla.aot.library import Tensor, Weights
 from axla.aot.refusals import refuse_dynamic, where
-from axla.aot.room import emit_with_constants
 from axla.codegen.child import CHILD
 from axla.codegen.function import LlvmModule as LlvmModule
 from axla.codegen.kernel import emit_kernel
@@ -137,8 +137,8 @@ def object_of(
         image = emit_with_constants(text, target, segment, constants, level=KERNEL_LEVEL)
     if segment is not None and apart:
         outside |= {segment}
-        room = constants_module(segment, len(constants), target.form)
-        constants_image = emit_with_constants(room, target, segment, constants)
+        space = constants_module(segment, len(constants), target.form)
+        constants_image = emit_with_constants(space, target, segment, constants)
     wanted = {f"{symbol}_{suffix}" for symbol in programs for suffix in ("run", "run_frame")}
     check_alone(image, target, wanted, outside)
     interfaces = tuple(program.interface for program in programs.values())

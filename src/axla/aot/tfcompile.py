@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from axla.aot import cpp
+from axla.aot.constants_space import emit_with_constants
 from axla.aot.exported_functions import ROOM, constants_module
 from axla.aot.graphs import message_of
 from axla.aot.library import CompiledLibrary
-from axla.aot.room import emit_with_constants
 from axla.core.templates import fill
 from axla.proto import to_proto
 from axla.proto.wire import encode

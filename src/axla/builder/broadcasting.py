@@ -45,8 +45,8 @@ def broadcast_pair(
         sizes = _common(a, b, expansion)
     except ShapeError as error:
         lhs.builder.fail(what, (lhs, rhs), error.message)
-    left = stretch(lhs, sizes, expansion if a.rank <= b.rank else range(a.rank))
-    right = stretch(rhs, sizes, expansion if b.rank <= a.rank else range(b.rank))
+    left = broadcast_to(lhs, sizes, expansion if a.rank <= b.rank else range(a.rank))
+    right = broadcast_to(rhs, sizes, expansion if b.rank <= a.rank else range(b.rank))
     return left, right
 
 
@@ -55,7 +55,7 @@ def scalars_to(sizes_of: XlaOp, operand: XlaOp) -> XlaOp:
     shape, wanted = operand.shape, sizes_of.shape
     if not isinstance(shape, Shape) or not isinstance(wanted, Shape) or shape.dims or not wanted.dims:
         return operand
-    return stretch(operand, tuple(zip(wanted.dims, wanted.dynamic, strict=True)), ())
+    return broadcast_to(operand, tuple(zip(wanted.dims, wanted.dynamic, strict=True)), ())
 
 
 def full(like: XlaOp, value: float) -> XlaOp:
@@ -126,7 +126,7 @@ def _common(a: Shape, b: Shape, expansion: Sequence[int]) -> DynamicSizes:
     return tuple(sizes)
 
 
-def stretch(operand: XlaOp, sizes: DynamicSizes, dimensions: Sequence[int]) -> XlaOp:
+def broadcast_to(operand: XlaOp, sizes: DynamicSizes, dimensions: Sequence[int]) -> XlaOp:
     """Broadcasts an operand to `sizes`: its dimension k becomes dimension `dimensions[k]` of the result, and
     dimensions of size 1 are repeated.
     """

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 import axla.hlo as hlo
-from axla.builder.broadcasting import check_places, stretch
+from axla.builder.broadcasting import broadcast_to, check_places
 from axla.builder.coerce import array, builder_in, number, operands, several
 from axla.builder.records import padding_config
 from axla.builder.values import booleans, dimension, element_type, integer, integers, items
@@ -61,7 +61,7 @@ def BroadcastInDim(operand: object, shape: Sequence[int], broadcast_dimensions: 
         dynamic[place] = source.dynamic[k]
     if source.dims == dims and places == tuple(range(len(dims))):
         return value.builder.add(hlo.Broadcast(Shape(source.dtype, dims, dynamic), places), (value,))
-    return stretch(value, tuple(zip(dims, dynamic, strict=True)), places)
+    return broadcast_to(value, tuple(zip(dims, dynamic, strict=True)), places)
 
 
 def _check_in_dim(source: Shape, dims: tuple[int, ...], places: tuple[int, ...]) -> None:

@@ -2,10 +2,10 @@
 
 One child serves many modules. It is started when first needed, and again after it has died; the cause of its
 death is the reason in a CompileError. `python -m axla.codegen.child` is the child: it reads requests from its
-standard input, `u64 length | pickle of (function, text, target, level, room)`, and answers with `u8 kind |
+standard input, `u64 length | pickle of (function, text, target, level, space)`, and answers with `u8 kind |
 u64 length | bytes`.
 
-`room`, if not None, is the mark and the size of a space for constants in the object. The child cuts this
+`space`, if not None, is the mark and the size of a space for constants in the object. The child cuts this
 space out, and the parent inserts the constants there. The answer is then `u64 offset | object without the
 space`.
 """
@@ -66,9 +66,14 @@ class Child:
         return b"".join((rest[:at], contents, rest[at:]))
 
     def _answer(
-        self, text: str, target: Target, level: int, room: tuple[bytes, int] | None, emit: str = "emit_object"
+        self,
+        text: str,
+        target: Target,
+        level: int,
+        space: tuple[bytes, int] | None,
+        emit: str = "emit_object",
     ) -> bytes:
-        request = pickle.dumps((emit, text, target, level, room))
+        request = pickle.dumps((emit, text, target, level, space))
         with self._lock:
             process = self._running()
             assert process.stdin is not None and process.stdout is not None
@@ -186,8 +191,8 @@ def serve(requests: BinaryIO, answers: BinaryIO) -> None:
             (size,) = struct.unpack("<Q", _exactly(requests, 8))
         except EOFError:
             return
-        emit, text, target, level, room = pickle.loads(_exactly(requests, size))
-        work = partial(_answer, answers, emit, text, target, level, room)
+        emit, text, target, level, space = pickle.loads(_exactly(requests, size))
+        work = partial(_answer, answers, emit, text, target, level, space)
         if _is_spirv(target) and hasattr(os, "fork"):
             _apart(work)
         else:
@@ -195,7 +200,7 @@ def serve(requests: BinaryIO, answers: BinaryIO) -> None:
 
 
 def _answer(
-    answers: BinaryIO, emit: str, text: str, target: Target, level: int, room: tuple[bytes, int] | None
+    answers: BinaryIO, emit: str, text: str, target: Target, level: int, space: tuple[bytes, int] | None
 ) -> None:
     """Writes the result for a module (an object or assembly text, in parts) or an error."""
     from axla.codegen import llvm
@@ -203,7 +208,7 @@ def _answer(
     try:
         made = getattr(llvm, emit)(text, target, level=level)
         image = made.encode() if isinstance(made, str) else made
-        kind, parts = _OBJECT, [memoryview(image)] if room is None else _without_room(image, *room)
+        kind, parts = _OBJECT, [memoryview(image)] if space is None else _without_space(image, *space)
     except Exception as error:  # the parent reports every error
         kind, parts = _ERROR, [memoryview(str(error).encode())]
     answers.write(struct.pack("<BQ", kind, sum(map(len, parts))))
@@ -233,7 +238,7 @@ def _apart(work: Callable[[], None]) -> None:
         os._exit(os.waitstatus_to_exitcode(status) & 0xFF)
 
 
-def _without_room(image: bytes, mark: bytes, size: int) -> list[memoryview]:
+def _without_space(image: bytes, mark: bytes, size: int) -> list[memoryview]:
     """Cuts the space for constants, of `size` bytes from `mark` on, out of an object. Returns its offset as
     u64, the part of the object before it, and the part after it.
     """

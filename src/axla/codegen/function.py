@@ -129,9 +129,9 @@ class LlvmFunction(Code):
         if not self.polls or body.work <= UNPOLLED_WORK:
             self._close(loop, body, following, labels, (begin, end, carry), nonempty)
             return
-        stretch = step * max(1, int(min(UNPOLLED_WORK // once, UNPOLLED_INDICES // step)))
-        with self.loop(begin, end, stretch, carry) as rounds:
-            limit = self.add(rounds.index, self.smin(self.sub(end, rounds.index), stretch))
+        chunk = step * max(1, int(min(UNPOLLED_WORK // once, UNPOLLED_INDICES // step)))
+        with self.loop(begin, end, chunk, carry) as rounds:
+            limit = self.add(rounds.index, self.smin(self.sub(end, rounds.index), chunk))
             self._close(loop, body, following, labels, (rounds.index, limit, rounds.carried), True)
             self.poll()
             rounds.yield_(loop.results)

@@ -358,6 +358,13 @@ class Values:
             parts.append(self._number(part, 0, x.lanes))
         return Value(dtype, x.lanes, tuple(parts))
 
+    def factor(self, x: Value, result: DType, accumulator: DType) -> Value:
+        """Converts a factor to the type of the sums; where floats saturate, or all numbers become pred, they
+        first have the type of the result.
+        """
+        narrow = result.is_pred or (x.dtype.is_float and result.is_integer)
+        return self.convert(self.convert(x, result) if narrow else x, accumulator)
+
     def bitcast_convert(self, x: Value, dtype: DType) -> Value:
         """Reinterprets the bits of `x` as another type of the same width."""
         if x.dtype is dtype:
@@ -493,11 +500,10 @@ class Values:
             re, im = (self._ordered(direction, x, y, dtype.real) for x, y in parts)
             both = re & im if direction == "EQ" else re | im
             return Value(PRED, a.lanes, (both.ssa,))
-        x, y = a.ssa, b.ssa
         if total_order and dtype.is_float:
             x, y = (self._rank(self.m.reg(self.stored(v).ssa)).ssa for v in (a, b))
             return Value(PRED, a.lanes, (self.f.icmp(_SIGNED_PREDICATE[direction], x, y),))
-        return Value(PRED, a.lanes, (self._ordered(direction, x, y, dtype).ssa,))
+        return Value(PRED, a.lanes, (self._ordered(direction, a.ssa, b.ssa, dtype).ssa,))
 
     def _ordered(self, direction: str, x: Ssa, y: Ssa, dtype: DType) -> Reg:
         if dtype.is_float:

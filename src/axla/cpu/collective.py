@@ -51,11 +51,11 @@ def emit_collective(entry: ValuePlaces, step: CollectiveStep) -> None:
     folds = [_fold(entry, *fold) for fold in zip(step.folds, each, strict=False)]
     symbols = [f.glob(kernel.symbols[0]) for kernel in folds]
     # After the kernels there is space for the addresses that one call needs.
-    room = [f.null()] * (len(step.results) - len(symbols) + 3 * len(step.results))
+    addresses = [f.null()] * (len(step.results) - len(symbols) + 3 * len(step.results))
     # Other participants may read the lists of an asynchronous collective until it is done. It has a
     # rendezvous of its own, so its lists get stack slots of their own.
     own = 5 + 2 * step.rendezvous_keys[0] if step.rendezvous_keys and (step.starts or step.begun) else 1
-    lists = (operands, own), (results, own + 1), ([*symbols, *room], 4)
+    lists = (operands, own), (results, own + 1), ([*symbols, *addresses], 4)
     code = f.call_pointer(
         "i32", entry.function(step.function), f.params["frame"], f.data(description(entry, step, folds)),
         *(entry.pointers(values, slot) for values, slot in lists),

@@ -234,19 +234,19 @@ class _Builder:
         """
         # In such a call the routine only reads the sizes. Still, each argument points to a small buffer of
         # its own.
-        room = [c.create_string_buffer(64) for _ in arguments]
+        buffers = [c.create_string_buffer(64) for _ in arguments]
         stored = dict(self.stores)
-        for buffer, argument in zip(room, arguments, strict=True):
+        for buffer, argument in zip(buffers, arguments, strict=True):
             if isinstance(argument, LeafAddress) and argument.base == SCRATCH and argument.offset in stored:
                 data = stored[argument.offset]
             else:
                 data = struct.pack("<i", -1) if argument == "size" else b""
             buffer[: len(data)] = data
         null = [isinstance(a, LeafAddress) and a.base == NULL for a in arguments]
-        routine = lapack.routine(self.symbol, len(room))
-        routine(*(None if none else c.addressof(b) for none, b in zip(null, room, strict=True)))
+        routine = lapack.routine(self.symbol, len(buffers))
+        routine(*(None if none else c.addressof(b) for none, b in zip(null, buffers, strict=True)))
         found = []
-        spaces = [b for b, a in zip(room, arguments, strict=True) if isinstance(a, str) and a != "size"]
+        spaces = [b for b, a in zip(buffers, arguments, strict=True) if isinstance(a, str) and a != "size"]
         for buffer, kind in zip(spaces, kinds, strict=True):
             format_ = {F32: "<f", C64: "<f", S32: "<i"}.get(kind, "<d")
             found.append(max(int(struct.unpack_from(format_, buffer)[0]), 1))

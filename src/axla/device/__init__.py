@@ -3,6 +3,6 @@ a driver, by address, to launch kernels and copy memory.
 
 spaces.py adds transfers between host and device memory to the steps of a program, entry.py writes the host
 side, compiler.py compiles both sides. driver.py is the interface of drivers; opencl.py and cuda.py are
-drivers. memory.py has arrays on devices and runs in progress, turns.py the thread of asynchronous runs,
+drivers. memory.py has arrays on devices and runs in progress, runner.py the thread of asynchronous runs,
 executable.py the backends.
 """

@@ -189,14 +189,14 @@ class Cuda(Driver):
     """A GPU, with its primary context and a stream."""
 
     def __init__(self, lib: Any, number: int) -> None:
-        self.lib, self._context, self.stream, room = (
+        self.lib, self._context, self.stream, buffer = (
             lib,
             c.c_void_p(),
             c.c_void_p(),
             c.create_string_buffer(256),
         )
-        self._check("its name", lib.cuDeviceGetName(room, len(room), number))
-        self.name = room.value.decode("utf-8", "replace")
+        self._check("its name", lib.cuDeviceGetName(buffer, len(buffer), number))
+        self.name = buffer.value.decode("utf-8", "replace")
         self.target: Target = nvptx_target(self._architecture(number))
         self._check("a context", lib.cuDevicePrimaryCtxRetain(c.byref(self._context), number))
         self.call("a queue", "cuStreamCreate", c.byref(self.stream), _NON_BLOCKING)

@@ -77,29 +77,29 @@ class Pool:
         self._driver = driver
         self._free: dict[int, list[int]] = {}
 
-    def take(self, room: int) -> int:
-        """The address of `room` bytes, aligned to 64; `room` is a result of `rounded`. OutOfMemory if there
+    def take(self, size: int) -> int:
+        """The address of `size` bytes, aligned to 64; `size` is a result of `rounded`. OutOfMemory if there
         is too little memory.
         """
         try:
-            return self._free[room].pop()
+            return self._free[size].pop()
         except (KeyError, IndexError):
-            return self._new(room)
+            return self._new(size)
 
-    def _new(self, room: int) -> int:
+    def _new(self, size: int) -> int:
         try:
-            return self._driver.allocate(room)
+            return self._driver.allocate(size)
         except OutOfMemory:
             self.empty()
-            return self._driver.allocate(room)
+            return self._driver.allocate(size)
 
-    def give(self, address: int, room: int) -> None:
+    def give(self, address: int, size: int) -> None:
         """Gives back memory from `take`."""
         kept = sum(each * len(addresses) for each, addresses in list(self._free.items()))
-        if kept + room > MOST_KEPT:
+        if kept + size > MOST_KEPT:
             self._driver.free(address)
         else:
-            self._free.setdefault(room, []).append(address)
+            self._free.setdefault(size, []).append(address)
 
     def empty(self) -> None:
         """Returns all free memory to the driver, and waits until the driver has freed it."""

@@ -91,15 +91,15 @@ class DeviceEntryWriter(EntryWriter):
                 "read" if down else "write", self.pointer(target.place), self.pointer(source.place), size
             )
             return
-        room = f.space(f"[{max(shape.byte_size, 1)} x i8]", 64)
-        array = DenseArray(self.values, room, shape.dtype, shape.dims, readonly=False)
+        buffer = f.space(f"[{max(shape.byte_size, 1)} x i8]", 64)
+        array = DenseArray(self.values, buffer, shape.dtype, shape.dims, readonly=False)
         if source.place is not None:
-            self.move("read", room, self.pointer(source.place), size)
+            self.move("read", buffer, self.pointer(source.place), size)
             self.define(target, [array.load(index, 1) for index in indices(shape)])
             return
         for index, element in zip(indices(shape), self.elements(source), strict=True):
             array.store(index, element)
-        self.move("write", self.pointer(target.memory), room, size)
+        self.move("write", self.pointer(target.memory), buffer, size)
 
     def move(self, name: str, target: Ssa, source: Ssa, size: Ssa) -> None:
         """Copies bytes between host and device, which may wait; returns early if the run is to stop."""

@@ -29,7 +29,7 @@ from axla.cpu.entry import ENTRY
 from axla.device.compiler import Compiled, code_for, program_for, refused_kernels, rows_of, text_of
 from axla.device.driver import Driver
 from axla.device.memory import SHORT, DeviceArray, DeviceMemory, DeviceRun, put
-from axla.device.turns import Turns, turns_of
+from axla.device.runner import Runner, runner_of
 from axla.ir.graph import Module
 from axla.ir.places import located
 from axla.lowering.donation import work_of
@@ -52,13 +52,13 @@ class DeviceExecutable(Executable):
     """A program on one device. `asynchronous` runs return as soon as their work is in the device's queue."""
 
     __slots__ = (
-        "compiled", "driver", "ordinal", "_turns", "_image", "_entry", "_kernels", "_constants", "_table",
+        "compiled", "driver", "ordinal", "_runner", "_image", "_entry", "_kernels", "_constants", "_table",
         "_keep", "_code", "_donors", "_rng", "_long", "_running",
     )  # fmt: skip
 
-    def __init__(self, compiled: Compiled, driver: Driver, turns: Turns, **more: Any) -> None:
+    def __init__(self, compiled: Compiled, driver: Driver, runner: Runner, **more: Any) -> None:
         super().__init__(compiled.interface, **more)
-        self.compiled, self.driver, self._turns = compiled, driver, turns
+        self.compiled, self.driver, self._runner = compiled, driver, runner
         self.ordinal = self.device_ids[0]
         self._code = face = compiled.interface.of_code()
         self._kernels = driver.build(compiled.symbols, compiled.code) if compiled.symbols else None
@@ -131,7 +131,7 @@ class DeviceExecutable(Executable):
         """Makes a run, which is queued or handed to the thread. `before` are the runs that compute its
         arguments.
         """
-        driver, turns = self.driver, self._turns
+        driver, runner = self.driver, self._runner
         given, made = (_addresses(memory.address for memory in each) for each in (arguments, results))
         host = np.empty(self.compiled.host_bytes + 64, np.uint8)
         table = _addresses([*self._table, (host.ctypes.data + 63) & ~63])
@@ -147,9 +147,9 @@ class DeviceExecutable(Executable):
         self._running[frame.run_id] = run
         going = False
         try:
-            if turns.is_busy() or (options.asynchronous and self.compiled.waits and self._counted is None):
+            if runner.is_busy() or (options.asynchronous and self.compiled.waits and self._counted is None):
                 held = given, made, host, table, arguments, results, workspace
-                turns.add(run, partial(self._enter, frame, run, before, held))
+                runner.add(run, partial(self._enter, frame, run, before, held))
             else:
                 self._enter(frame, run, before)
             going = options.asynchronous
@@ -309,25 +309,27 @@ class DeviceBackend(Backend):
         run on the host, with a warning; CompileError if the driver can build each kernel alone.
         """
         options.refuse_machine(self.name)
-        driver, turns = self._queue_for(client, options)
+        driver, runner = self._queue_for(client, options)
         more = {"client": client, "module": module, "options": options}
         with located(module.file, module):
             program, segment = program_for(work_of(module, options.donate), driver.target)
             try:
-                return DeviceExecutable(code_for(program, segment, driver.target), driver, turns, **more)
+                return DeviceExecutable(code_for(program, segment, driver.target), driver, runner, **more)
             except CompileError:
                 refused = refused_kernels(program, driver)
                 if not refused:
                     raise
                 reasons = "; ".join(f"{name}: {why}" for name, why in refused.items())
                 warn(f"{module.name}: the host runs what {driver.name} refuses: {reasons}", RuntimeWarning, 2)
-            return DeviceExecutable(code_for(program, segment, driver.target, refused), driver, turns, **more)
+            return DeviceExecutable(
+                code_for(program, segment, driver.target, refused), driver, runner, **more
+            )
 
     def load(self, client: Client, payload: bytes, options: CompileOptions) -> Executable:
         """Loads machine code for the host, which runs in this process with all its rights, and code for the
         device.
         """
-        driver, turns = self._queue_for(client, options)
+        driver, runner = self._queue_for(client, options)
         try:
             packed = decode(payload)
             text, code, *images = packed.images
@@ -341,13 +343,13 @@ class DeviceBackend(Backend):
             raise InvalidArgument(f"load: these bytes are not programs of axla ({error})") from error
         if target != identity(driver.target):
             raise UnsupportedError(f"load: made for {target}, this device is {identity(driver.target)}")
-        return DeviceExecutable(made, driver, turns, client=client, options=options)
+        return DeviceExecutable(made, driver, runner, client=client, options=options)
 
-    def _queue_for(self, client: Client, options: CompileOptions) -> tuple[Driver, Turns]:
+    def _queue_for(self, client: Client, options: CompileOptions) -> tuple[Driver, Runner]:
         """The driver of a program's device, and the queue of its runs' host parts."""
         ((number,),) = options.device_assignment or client.default_device_assignment(1)
         driver = self.driver(client.device(number).local_id)
-        return driver, turns_of(driver)
+        return driver, runner_of(driver)
 
     def device_put(self, array: Any, device: Device) -> Array:
         """Copies an array-like to a device; InvalidArgument for what is not an array."""

@@ -47,7 +47,7 @@ CONTEXT = Struct(
     CField("waited", "i64", "nanoseconds that a program waited last"),
     CField("events", "ptr", "where launches note their event and kernel; null: nowhere"),
     CField("noted", "i64", "how many launches have"),
-    CField("most", "i64", "how many there is room for"),
+    CField("most", "i64", "how many there is buffer for"),
 )
 _FUNCTIONS = GlueFunctions()
 
@@ -218,8 +218,8 @@ def _listed(ask: Any) -> list[int]:
     count = c.c_uint()
     if ask(0, None, c.byref(count)) or not count.value:
         return []
-    room = (c.c_void_p * count.value)()
-    return [] if ask(count.value, room, None) else [found or 0 for found in room]
+    buffer = (c.c_void_p * count.value)()
+    return [] if ask(count.value, buffer, None) else [found or 0 for found in buffer]
 
 
 def _devices(lib: Any) -> Iterator[int]:
@@ -241,9 +241,9 @@ def _told(function: Any, *about: Any) -> str:
     size = c.c_size_t()
     if function(*about, 0, None, c.byref(size)):
         return ""
-    room = c.create_string_buffer(size.value)
-    function(*about, size, room, None)
-    return room.value.decode("utf-8", "replace")
+    buffer = c.create_string_buffer(size.value)
+    function(*about, size, buffer, None)
+    return buffer.value.decode("utf-8", "replace")
 
 
 def _number(lib: Any, device: int, what: int) -> int:
@@ -368,8 +368,8 @@ class OpenCL(Driver):
 
     def build(self, kernels: Sequence[str], code: bytes) -> Loaded:
         """Builds SPIR-V and looks up its kernels; CompileError with the log of the build."""
-        room, size = c.create_string_buffer(code, len(code)), c.c_size_t(len(code))
-        program = self._made("a program", self.lib.clCreateProgramWithIL, self._context, room, size)
+        buffer, size = c.create_string_buffer(code, len(code)), c.c_size_t(len(code))
+        program = self._made("a program", self.lib.clCreateProgramWithIL, self._context, buffer, size)
         owner = _Program(self.lib, program)
         if self.lib.clBuildProgram(program, 1, c.byref(self._device), self.build_options, None, None):
             log = _told(self.lib.clGetProgramBuildInfo, program, self._device, _BUILD_LOG)

@@ -172,9 +172,9 @@ class _Split:
             replace(value, place=operands[over[n]].place) if n in over else value and self.on_host(value)
             for n, value in enumerate(step.results)
         )
-        room = self.room(scratch) if scratch else None
+        host_slice = self.host_slice(scratch) if scratch else None
         steps += self.moves(step, step.operands, operands)
-        steps.append(replace(step, operands=operands, results=results, scratch=room))
+        steps.append(replace(step, operands=operands, results=results, scratch=host_slice))
         steps += self.moves(step, results, step.results)
 
     def moves(self, step: Any, old: Sequence[ArrayValue | None], new: Sequence[ArrayValue | None]) -> Steps:
@@ -184,9 +184,9 @@ class _Split:
         ]
 
     def on_host(self, value: ArrayValue) -> ArrayValue:
-        return replace(value, place=self.room(value.memory.size))
+        return replace(value, place=self.host_slice(value.memory.size))
 
-    def room(self, size: int) -> BufferSlice:
+    def host_slice(self, size: int) -> BufferSlice:
         """Reserves host memory for the current step. Each step uses the host memory from the beginning."""
         begin = self.used
         self.used = begin + aligned(size)

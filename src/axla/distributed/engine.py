@@ -150,7 +150,7 @@ class ParticipantCollective:
         count = 5 if head.kind == PartKind.RAGGED else head.count
         self.moves = self._plan(pieces, count)
         self.shares = self._plan(_folded, count) if head.kind == PartKind.FOLD else []
-        self.room = sum(piece.span for _, _, piece, gives in self.moves if piece.result < 0 and not gives)
+        self.scratch = sum(piece.span for _, _, piece, gives in self.moves if piece.result < 0 and not gives)
         self.addresses: Any = c.c_void_p * count
         self.operands = [self.addresses() for _ in self.members]
         self.slots = (_Slot * self.size)()
@@ -190,14 +190,14 @@ class ParticipantCollective:
     def _exchange(self, frame: int, plan: Sequence[Any], operands: Any, results: Any) -> None:
         """Sends and receives the bytes of a plan, and waits until all transfers are done."""
         engine, local, pending, total = self.engine, self.engine.job.local, [], 0
-        room = engine.room(self.me, self.room)
+        scratch = engine.scratch(self.me, self.scratch)
         for position, n, piece, gives in plan:
             if gives:
                 where = (operands[n] or 0) + piece.begin
             elif piece.result >= 0:
                 where = (results[piece.result] or 0) + piece.at
             else:
-                where, room = room, room + piece.span
+                where, scratch = scratch, scratch + piece.span
             if not gives:
                 self.operands[position][n] = where - piece.begin
             if piece.bytes * piece.rows:
@@ -263,7 +263,7 @@ class MpiEngine:
         self.do_part = _DO_PART(functions["do_part"])
         self.number, self._runs = job.engines, 0
         self._steps: dict[tuple[int, int], ParticipantCollective] = {}
-        self._rooms: dict[int, Any] = {}
+        self._scratch: dict[int, Any] = {}
         self._callback = _ENGINE(self._run)
         self.address = c.cast(self._callback, c.c_void_p).value
 
@@ -300,11 +300,11 @@ class MpiEngine:
             raised[frame] = error if known else CollectiveFailure(f"{self.names[me]}: {error!r}")
             return abi.COLLECTIVE
 
-    def room(self, participant: int, size: int) -> int:
+    def scratch(self, participant: int, size: int) -> int:
         """The address of at least `size` bytes for data that a participant receives; the memory is kept
         between visits.
         """
-        if len(self._rooms.get(participant, b"")) < size:
-            self._rooms[participant] = (c.c_char * size)()
-        room = self._rooms.get(participant)
-        return c.addressof(room) if room is not None else 0
+        if len(self._scratch.get(participant, b"")) < size:
+            self._scratch[participant] = (c.c_char * size)()
+        scratch = self._scratch.get(participant)
+        return c.addressof(scratch) if scratch is not None else 0

@@ -62,8 +62,8 @@ def scaled(self: Grouped, operands: Sequence[AnyShape], result: AnyShape, at: in
 
 
 def equal_addends(inst: Instruction[Combining]) -> int:
-    """How many times the reduction of a broadcast constant adds it: the number of members of a group, as in
-    XLA, which recognises sums of broadcast scalars.
+    """The number of times that a reduction of a broadcast constant adds it: the number of members of a group,
+    as in XLA, which recognises sums of broadcast scalars.
 
     1 for other operands, other computations than a sum, and groups of different sizes.
     """

@@ -92,7 +92,7 @@ class FftType(enum.StrEnum):
 
 
 class TransposeA(enum.StrEnum):
-    """What `triangular-solve` applies to its matrix: nothing, the transpose or the adjoint."""
+    """The operation that `triangular-solve` applies to its matrix: none, the transpose or the adjoint."""
 
     NO_TRANSPOSE = "NO_TRANSPOSE"
     TRANSPOSE = "TRANSPOSE"

@@ -24,8 +24,8 @@ class GroupMode(enum.StrEnum):
 
 
 class CollectiveKind(enum.Enum):
-    """How the result of a collective for one participant depends on the operands, and who must be in a group.
-    It is the type of `Op.collective`.
+    """The ways in which the result of a collective for one participant depends on the operands, and who must
+    be in a group. It is the type of `Op.collective`.
     """
 
     SAME = "an array of the operand's shape; every participant must be in a group"

@@ -1,4 +1,4 @@
-"""How an op is declared, and the table of all ops.
+"""The declaration of ops, and the table of all ops.
 
 An op value is an opcode with attributes: an instance of a frozen dataclass. One class declares all of an op;
 parser, printer, builder, verifier, interpreter and code generator read the declaration.

@@ -26,8 +26,8 @@ _SECTOR = 32  # bytes that memory transfers together
 
 @dataclass(frozen=True, slots=True)
 class Staging:
-    """How a thread block loads a slice of an operand to local memory: `depth` steps of k, for `extent` rows
-    of lhs or columns of rhs, in vectors of `lanes`.
+    """The way in which a thread block loads a slice of an operand to local memory: `depth` steps of k, for
+    `extent` rows of lhs or columns of rhs, in vectors of `lanes` elements.
 
     `along_k`: adjacent elements of the operand are adjacent in k. In local memory an element has `size`
     bytes, and lines begin `pitch` elements apart. A line runs along rows or columns; for warps, in the
@@ -149,8 +149,8 @@ def neighbours(spec: GemmSpec, count: int) -> int:
 
 
 def _staging(spec: GemmSpec, method: str, extent: int, depth: int, along_k: bool, row: int) -> Staging:
-    """How a slice is loaded: in vectors of 16 bytes if the length of operand rows is a multiple of a vector,
-    so that all vectors are aligned; else element by element.
+    """Plans the load of a slice: in vectors of 16 bytes if the length of operand rows is a multiple of a
+    vector, so that all vectors are aligned; else element by element.
     """
     minor = depth if along_k else extent
     size, pitch, lines, most = spec.accumulator.itemsize, extent + 4 * along_k, depth, _NEIGHBOURS
@@ -169,14 +169,14 @@ def _cost(spec: GemmSpec, cut: BlockCut) -> float:
     adds, reads = rows * columns, rows + columns
     if cut.method == "warps":
         adds, reads = rows * columns / 64, (rows + columns) / SQUARE
-    turns = sum(math.ceil(side.vectors / cut.threads) for side in (cut.lhs, cut.rhs))
+    rounds = sum(math.ceil(side.vectors / cut.threads) for side in (cut.lhs, cut.rhs))
     last = 8 * (cut.groups + 2) * math.ceil(cut.rows * cut.columns / cut.threads)
     steps = slices * cut.depth / cut.groups
-    alone = steps * (adds + reads / 2 + 4) + slices * (8 * turns + 40) + last
+    alone = steps * (adds + reads / 2 + 4) + slices * (8 * rounds + 40) + last
     # If each thread of a warp reads 16 bytes, local memory returns 128 bytes in the time of four
     # instructions.
     words = spec.accumulator.itemsize / 4
-    together = steps * max(adds, 4 * reads) * words + slices * 8 * turns + last
+    together = steps * max(adds, 4 * reads) * words + slices * 8 * rounds + last
     # A line of a slice that is shorter than a sector costs as much as a sector.
     moved = 0
     for side in (cut.lhs, cut.rhs):

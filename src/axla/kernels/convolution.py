@@ -97,7 +97,7 @@ class ConvolutionPlan(Plan):
         return (*kernel, *image) if self.kernel_first else (*image, *kernel)
 
     def ordered(self, at: tuple[At, ...]) -> tuple[At, ...]:
-        """Rearranges an index of `outer`: batch, positions without the last dimension, group, tile."""
+        """Reorders an index of `outer` as: batch, positions without the last dimension, group, tile."""
         return (*at[2:], *at[:2]) if self.kernel_first else at
 
     def laid(self, batch: At, places: Sequence[At], feature: At) -> tuple[At, ...]:
@@ -227,11 +227,11 @@ class ConvolutionKind(Kind):
         plan = self.plan(task, target)
         if plan.blocks is not None or plan.mode == "channels":
             return
-        room = target.registers // (1 + plan.accumulator.is_complex)
+        available = target.registers // (1 + plan.accumulator.is_complex)
         orders = {plan.kernel_first, not plan.kernel_first} if plan.mode == "features" else {False}
         widths = range(1, min(plan.vector_axis // plan.lanes, 6) + 1)
         for width in (plan.vectors,) if plan.panels else widths:  # panels are as wide as a tile
-            most = max(1, (room - width - 1) // width)
+            most = max(1, (available - width - 1) // width)
             even = [-(-plan.single_axis // -(-plan.single_axis // n)) for n in (most, -(-most * 3 // 4))]
             for singles in {*even, min(most, plan.single_axis)}:
                 for first in orders:
@@ -332,11 +332,11 @@ def accumulator(dtype: DType) -> DType:
 
 def _tile(target: Target, vectors: int, singles: int, parts: int) -> tuple[int, int]:
     """(vectors, singles) of a tile whose sums fit in registers, along with the operands of one step."""
-    room = target.registers // parts
+    available = target.registers // parts
     found = []
-    for width in (2,) if singles > room // 4 else (4, 2):
+    for width in (2,) if singles > available // 4 else (4, 2):
         width = min(vectors, width)
-        most = max(1, (room - width - 2) // width)
+        most = max(1, (available - width - 2) // width)
         count = -(-singles // most)
         size = -(-singles // count)
         found.append((count * size, width, size))  # positions computed, some of them twice

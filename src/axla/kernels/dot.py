@@ -29,7 +29,7 @@ from axla.target.machine import Limits, Target, aligned
 
 @dataclass(frozen=True, slots=True)
 class GemmPlan:
-    """How a matrix product is computed. Sizes of blocks are in elements.
+    """The plan of a matrix product. Sizes of blocks are in elements.
 
     `method`: tile (blocks of micro-kernel tiles), narrow (all of rhs in registers), folded (few columns: a
     vector holds several steps of k for each), columns and rows (matrix times vector, with a contiguous result

@@ -83,12 +83,12 @@ class FftAxis:
 
     @property
     def strips(self) -> int:
-        """The number of steps for one outer index: `width` inner columns each."""
+        """The number of steps for one outer index; each transforms up to `width` inner columns."""
         return -(-self.inner // self.width)
 
     @property
     def steps(self) -> int:
-        """The number of steps for the whole array."""
+        """The number of steps for the whole array, each of which transforms up to `width` columns."""
         return self.outer * self.strips
 
     @property
@@ -131,7 +131,9 @@ class FftKind(HeroKind):
         return f"fft of {self.hero.operands[0].shape}"
 
     def plan(self, task: KernelTask, target: Target) -> FftPlan:
-        """Plans one axis after the other: the last one first, or last if the result is real."""
+        """Plans the axes of a transform, one after the other: the last axis first, or last if the result is
+        real.
+        """
         op, operand, result = op_of(self.hero, Fft), shape_of(self.hero.operands[0]), shape_of(self.hero)
         lengths, rank = op.fft_length, len(op.fft_length)
         # The array that the axes before the last one transform, which is complex.

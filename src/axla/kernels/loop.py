@@ -158,7 +158,7 @@ def in_a_row(computation: Computation, target: Target, reduces: int = 0, single:
     plain = all(_keeps_rows(inst) for inst in computation.instructions)
     apart = sum(isinstance(inst.op, hlo.Reduce) for inst in computation.instructions)
     kind = widest(computation, single)
-    return target.stretch(kind) if plain and apart == reduces else target.lanes(kind)
+    return target.access_lanes(kind) if plain and apart == reduces else target.lanes(kind)
 
 
 def _keeps_rows(inst: Instruction) -> bool:
@@ -257,7 +257,7 @@ class CopyKind(HeroKind):
         return f"copy {list(root_shape(self.hero).dims)}"
 
     def served(self, computation: Computation, target: Target) -> LoopKind:
-        """A loop over the elements, as which the copy is planned."""
+        """The kind LoopKind, which plans a copy as a loop over its elements."""
         return LoopKind(root_shape(self.hero).dims)
 
 

@@ -350,7 +350,8 @@ class RowKind(ReduceKind):
 
 @dataclass(frozen=True, slots=True)
 class Teams:
-    """How the threads of a step reduce `pieces` of `piece` rows each (the last piece has the remainder).
+    """The arrangement of the threads of a step that reduce `pieces` of `piece` rows each (the last piece has
+    the remainder).
 
     `columns` threads with adjacent columns form a team. The `teams` teams take rows in turn, `rows` at once.
     Every piece has at least as many rows as all teams take at once.
@@ -475,7 +476,9 @@ class ColumnKind(ReduceKind):
         )  # fmt: skip
 
     def _reduced_type(self) -> DType:
-        """The widest type of the values that are computed for every row of the reduced dimension."""
+        """The widest element type among the values before the reductions, which are computed for every
+        row.
+        """
         done: set[Instruction] = set()
         return widest_of([inst for root in self.columns for inst in below(root, done)])
 

@@ -16,7 +16,7 @@ from axla.kernels.plan import KernelTask, Phase, Plan, Space, fitting, widest
 from axla.kernels.reduce import Reducing
 from axla.target.machine import Limits, Target, aligned
 
-STRETCH = 8
+CHUNK = 8
 """The highest number of adjacent elements of a thread, which are in registers."""
 PIECE = 8192
 """The least number of elements in a piece of a line that one thread scans alone."""
@@ -70,16 +70,16 @@ def scan_geometry(inst: Instruction) -> ScanGeometry | None:
 
 @dataclass(frozen=True, slots=True)
 class ScanCut:
-    """How thread blocks scan lines. A block has tiles of `rows` x `size` x `columns` elements: `size`
-    elements of each line. Each thread has `stretch` adjacent elements of a line, and `team` threads share a
-    line. Lines have `pieces` pieces of `piece` elements (the last has the remainder); a piece is one tile, or
-    consecutive tiles.
+    """The division of lines among thread blocks. A block has tiles of `rows` x `size` x `columns` elements:
+    `size` elements of each line. Each thread has `chunk` adjacent elements of a line, and `team` threads
+    share a line. Lines have `pieces` pieces of `piece` elements (the last has the remainder); a piece is one
+    tile, or consecutive tiles.
     """
 
     rows: int
     columns: int
     team: int
-    stretch: int
+    chunk: int
     pieces: int
     piece: int
 
@@ -91,7 +91,7 @@ class ScanCut:
     @property
     def size(self) -> int:
         """The number of elements of a line in a tile."""
-        return self.team * self.stretch
+        return self.team * self.chunk
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +156,7 @@ class ScanKind(Kind):
             return self._alone(task, geometry, held.itemsize, target)
         # In local memory, a tile has one slot for each element, one more for each thread, and twice a total
         # for each thread.
-        most = fitting(target.threads, target.local_bytes // ((STRETCH + 3) * held.itemsize))
+        most = fitting(target.threads, target.local_bytes // ((CHUNK + 3) * held.itemsize))
         first = _cut(geometry, geometry.length, most, target.limits)
         cuts, symbols, scratch = [first], [task.name], 0
         if first.pieces > 1:
@@ -211,23 +211,23 @@ def _group(count: int) -> int:
 
 
 def _cut(g: ScanGeometry, length: int, most: int, limits: Limits, *, whole: bool = False) -> ScanCut:
-    """How lines of `length` elements are divided, for blocks of at most `most` threads. `whole`: each line is
+    """The division of lines of `length` elements, for blocks of at most `most` threads. `whole`: each line is
     one piece.
 
     With several pieces, every element is read twice. So they are used only for lines that would leave most of
     a device idle.
     """
-    stretch = min(STRETCH, _power(length))
+    chunk = min(CHUNK, _power(length))
     columns = min(limits.turned_block, most, _power(g.inner))
-    team = min(most // columns, _power(-(-length // stretch)))
+    team = min(most // columns, _power(-(-length // chunk)))
     rows = min(most // columns // team, _power(g.outer))
-    found = ScanCut(rows, columns, team, stretch, 1, length)
+    found = ScanCut(rows, columns, team, chunk, 1, length)
     tiles = -(-length // found.size)
     pieces = min(limits.busy_blocks // _blocks(g, found), tiles // 2)
     if whole or pieces < 4:
         return found
     piece = -(-tiles // pieces) * found.size
-    return ScanCut(rows, columns, team, stretch, -(-length // piece), piece)
+    return ScanCut(rows, columns, team, chunk, -(-length // piece), piece)
 
 
 def _blocks(g: ScanGeometry, cut: ScanCut) -> int:

@@ -50,8 +50,8 @@ class SortKey:
 
 @dataclass(frozen=True, slots=True)
 class Network:
-    """How a network sorts a line: its keys, of 32 bits, are `rows` vectors of `lanes` lanes. Elements beyond
-    the end of the line are greater than all keys. `held` vectors are in registers at once.
+    """The sizes of a sorting network for a line: its keys, of 32 bits, are `rows` vectors of `lanes` lanes.
+    Elements beyond the end of the line are greater than all keys. `held` vectors are in registers at once.
     """
 
     key: SortKey
@@ -188,8 +188,8 @@ def _by_blocks(plan: SortPlan, name: str, target: Target) -> SortPlan:
     """The plan for thread blocks: the first phase sorts tiles, each further one merges pairs of runs."""
     held = plan.key.dtype.itemsize if plan.key else sum(dtype.itemsize for dtype in plan.dtypes)
     slots = 1 << (plan.length - 1).bit_length() + (plan.lines - 1).bit_length()
-    room = fitting(SLOTS * target.threads, LOCAL_BYTES // (held + 4))
-    found = replace(plan, tile=max(2, min(room, slots)))
+    most_slots = fitting(SLOTS * target.threads, LOCAL_BYTES // (held + 4))
+    found = replace(plan, tile=max(2, min(most_slots, slots)))
     count = -(-plan.lines // (found.tile // found.row)) * found.tiles
     threads = min(target.threads, found.tile // 2)
     phases = tuple(Phase(f"{name}_{number}", count, 1, True, threads) for number in range(found.passes + 1))
@@ -210,7 +210,7 @@ def _network(key: SortKey, comparator: Computation, length: int, target: Target)
     """
     kept = (Parameter, Constant, Compare, Select)
     bits, widest = (length - 1).bit_length(), target.lanes(key.dtype)
-    lanes = min(widest, 1 << bits // 2)  # not more than rows: a transpose makes lanes of rows
+    lanes = min(widest, 1 << bits // 2)  # at most as many lanes as rows: transposes exchange them
     if key.dtype.bits != 32 or lanes < LEAST_LANES or length > LONGEST_BY_LANES * widest:
         return None
     if not all(isinstance(inst.op, kept) for inst in comparator.instructions):

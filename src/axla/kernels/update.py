@@ -218,7 +218,9 @@ _ATOMIC = {"add": "add", "minimum": "min", "maximum": "max", "and": "and", "or":
 
 
 class Sharing(Enum):
-    """How the threads of all blocks divide a scatter, so that every element receives its updates in order."""
+    """The ways in which the threads of all blocks divide a scatter, so that every element receives its
+    updates in order.
+    """
 
     ALONE = "one thread does the whole scatter"
     FREE = "a thread per element of the updates: no two write the same element, or they write atomically"

@@ -319,7 +319,7 @@ def _is(value: ArrayValue, leaf: AnyShape) -> bool:
 
 
 def _shared(results: Sequence[ArrayValue], operands: Sequence[ArrayValue]) -> set[tuple[int, int]]:
-    """(result, operand) pairs of numbers that have common bytes."""
+    """The pairs (number of a result, number of an operand) that have common bytes."""
     read: dict[Allocation, list[tuple[int, int, int]]] = {}
     longest = 0
     for k, operand in enumerate(operands):

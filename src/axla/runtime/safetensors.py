@@ -144,9 +144,9 @@ def read_file(path: str | os.PathLike[str]) -> tuple[np.ndarray, dict[str, Tenso
 
 def aligned(size: int) -> np.ndarray:
     """Allocates `size` bytes of memory, aligned to 64 bytes."""
-    room = np.empty(size + ALIGNMENT, np.uint8)
-    start = -room.ctypes.data % ALIGNMENT
-    return room[start : start + size]
+    buffer = np.empty(size + ALIGNMENT, np.uint8)
+    start = -buffer.ctypes.data % ALIGNMENT
+    return buffer[start : start + size]
 
 
 def parse_header(path: object, text: bytes, size: int) -> tuple[dict[str, TensorEntry], dict[str, str]]:

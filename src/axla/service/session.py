@@ -251,7 +251,7 @@ class ClientSession:
 
     # Arrays.
 
-    def _room(self, size: int, about: str) -> None:
+    def _check_memory(self, size: int, about: str) -> None:
         """Raises OutOfMemory if `size` more bytes would exceed the client's limit. `about` says what they are
         for.
         """
@@ -300,7 +300,7 @@ class ClientSession:
         number, dims = message.get("array", 0), messages.checked_dims(message.get("dims", ()))
         kind, device = messages.dtype_named(message.get("dtype", "")), message.get("device", 0)
         size = kind.itemsize * math.prod(dims)
-        self._room(size, f"an array of {list(dims)}")
+        self._check_memory(size, f"an array of {list(dims)}")
         self.arrays.check(range(number, number + 1))
         place = self._client(device + 1).device(device)
         array, values = new_array(Shape(from_numpy(kind), dims), device)
@@ -431,7 +431,7 @@ class ClientSession:
                 values = [array.result() if isinstance(array, Future) else array for array in given]
                 if program.stops != stops:
                     raise Cancelled(f"{face.name}: the run was cancelled before it began", CANCELLED)
-                self._room(program.needs, f"a run of {face.name}")
+                self._check_memory(program.needs, f"a run of {face.name}")
                 if not here:  # other requests may begin meanwhile
                     self._count(program.needs)
                 try:
@@ -496,7 +496,7 @@ class ClientSession:
         def run() -> Message:
             modules = [self._module(data) for data in message.get("modules", ())]
             results = [leaf for module in modules for leaf in arrays_of(module.entry.root)]
-            self._room(sum(shape.byte_size for shape in results), "a run of several programs")
+            self._check_memory(sum(shape.byte_size for shape in results), "a run of several programs")
             self.arrays.check(range(first, first + len(results)))
             left = iter(given)
             rows = [[_there(a) for a in itertools.islice(left, leaves_of(m))] for m in modules]

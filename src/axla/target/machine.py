@@ -33,7 +33,7 @@ class Caches:
     l2: int = 1 << 20
 
 
-MOST_STRETCH = 8  # elements: for smaller types, more would make code longer, but not faster
+MOST_ACCESS = 8  # elements: for smaller types, more would make code longer, but not faster
 ALIGNMENT = 64  # one cache line, and the alignment of the widest vector store (AVX-512)
 
 
@@ -172,12 +172,12 @@ class Target:
         most = min(self.max_lanes, self.most_elements // 2 if widest.is_complex else self.most_elements)
         return max(1, min(most, self.vector_bytes * 8 // width))
 
-    def stretch(self, widest: DType) -> int:
+    def access_lanes(self, widest: DType) -> int:
         """The number of adjacent elements that a thread computes at once: the lanes, or more if threads share
         a step.
         """
         width = max(widest.bits, 32) if widest.is_inexact else max(widest.bits, 8)
-        return max(self.lanes(widest), min(MOST_STRETCH, self.access_bytes * 8 // width))
+        return max(self.lanes(widest), min(MOST_ACCESS, self.access_bytes * 8 // width))
 
 
 @dataclass(frozen=True, slots=True, eq=False)  # equality and hash are those of Target

@@ -1,4 +1,4 @@
-"""Lists of tensors. A list is an array of fixed capacity (`room`) and the current length.
+"""Lists of tensors. A list is an array of fixed capacity (`capacity`) and the current length.
 
 The length is known at compile time, or is an array; then the type's `length` is None. If a list is not
 sealed, pushing an element enlarges its array. A list in a loop gets the capacity for all iterations and is
@@ -28,12 +28,12 @@ def shown(found: object) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ListType:
-    """The type of a list. `room`: its capacity in elements; `element`: the type of an element, None while the
+    """The type of a list. `capacity`: in elements; `element`: the type of an element, None while the
     list has none; `length`: None if it is not known at compile time; `same`: the bytes of an element, if all
     are known to be equal.
     """
 
-    room: int
+    capacity: int
     element: Shape | ListType | None
     length: int | None
     sealed: bool
@@ -41,14 +41,14 @@ class ListType:
 
     def __str__(self) -> str:
         length = "some" if self.length is None else self.length
-        return f"a list of {length} elements ({self.element}) with room for {self.room}"
+        return f"a list of {length} elements ({self.element}) with capacity {self.capacity}"
 
     def buffers(self) -> list[Shape]:
         """The shapes of the arrays that hold the elements; their first dimension is the capacity."""
         if self.element is None:
             return []
         inner = self.element.shapes() if isinstance(self.element, ListType) else [self.element]
-        return [Shape(shape.dtype, (self.room, *shape.dims)) for shape in inner]
+        return [Shape(shape.dtype, (self.capacity, *shape.dims)) for shape in inner]
 
     def shapes(self) -> list[Shape]:
         """The shapes of all arrays: those that hold the elements, then the length if it is an array."""
@@ -57,7 +57,7 @@ class ListType:
     def joined(self, other: ListType) -> ListType:
         """The common type of two lists, to which `TensorList.fitted` can convert both."""
         return ListType(
-            max(self.room, other.room), _joined(self.element, other.element),
+            max(self.capacity, other.capacity), _joined(self.element, other.element),
             self.length if self.length == other.length else None, self.sealed and other.sealed,
             self._joined_same(other),
         )  # fmt: skip
@@ -95,35 +95,35 @@ class TensorList:
             return self
         return TensorList(type_, _fitted(builder, self.arrays, self.type, type_, ()))
 
-    def repeated(self, behind: TensorList, turns: int | None) -> ListType | None:
-        """The type that this list needs in a loop of at most `turns` iterations, if the first iteration
+    def repeated(self, behind: TensorList, trips: int | None) -> ListType | None:
+        """The type that this list needs in a loop of at most `trips` iterations, if the first iteration
         leaves it as `behind`. None if the type depends on an unknown number of iterations.
         """
         one, other = self.type, behind.type
-        if one.sealed or one.room >= other.room:
+        if one.sealed or one.capacity >= other.capacity:
             return replace(one.joined(other), sealed=one.sealed)
-        if turns is None:
+        if trips is None:
             return None
-        room = one.room + turns * (other.room - one.room)
-        return replace(one.joined(other), room=max(room, other.room), sealed=True)
+        capacity = one.capacity + trips * (other.capacity - one.capacity)
+        return replace(one.joined(other), capacity=max(capacity, other.capacity), sealed=True)
 
     def at_end(
-        self, before: TensorList, entered: TensorList, behind: TensorList, turns: int | None
+        self, before: TensorList, entered: TensorList, behind: TensorList, trips: int | None
     ) -> TensorList:
         """This list as the result of a loop, with a known length if possible. The list was `before` at the
-        start of the loop; an iteration changes `entered` to `behind`; `turns` is the exact number of
+        start of the loop; an iteration changes `entered` to `behind`; `trips` is the exact number of
         iterations, or None.
         """
         found = TensorList(replace(self.type, sealed=before.type.sealed), self.arrays)
-        if self.type.length is not None or turns is None:
+        if self.type.length is not None or trips is None:
             return found
         step = sum_behind(entered.arrays[-1].instruction, behind.arrays[-1].instruction)
         if step is None:
             return found
         if before.type.length is not None:
-            return found.of_length(before.type.length + turns * step)
+            return found.of_length(before.type.length + trips * step)
         builder = self.arrays[-1].builder
-        return found.of_length(ops.Add(before.arrays[-1], builder.constant(np.int32(turns * step))))
+        return found.of_length(ops.Add(before.arrays[-1], builder.constant(np.int32(trips * step))))
 
     def zeros(self) -> TensorList:
         """A list of the same type and length whose elements are zero."""
@@ -194,9 +194,9 @@ class TensorList:
         """The list, marked that all its elements have the bytes `same`; None if they may differ."""
         return TensorList(replace(self.type, same=same), self.arrays)
 
-    def with_room(self, builder: XlaBuilder, room: int) -> TensorList:
-        """The list with a capacity of at least `room` elements."""
-        return self.fitted(builder, replace(self.type, room=max(room, self.type.room)))
+    def with_capacity(self, builder: XlaBuilder, capacity: int) -> TensorList:
+        """The list with a capacity of at least `capacity` elements."""
+        return self.fitted(builder, replace(self.type, capacity=max(capacity, self.type.capacity)))
 
 
 def empty(builder: XlaBuilder, type_: ListType) -> TensorList:
@@ -220,8 +220,8 @@ def _fitted(
         found = [_zeros(builder, shape, batch) for shape in new.buffers()]
     else:
         if isinstance(old.element, ListType) and isinstance(new.element, ListType):
-            buffers = _fitted(builder, buffers, old.element, new.element, (*batch, old.room))
-        found = [_padded(buffer, len(batch), new.room) for buffer in buffers]
+            buffers = _fitted(builder, buffers, old.element, new.element, (*batch, old.capacity))
+        found = [_padded(buffer, len(batch), new.capacity) for buffer in buffers]
     if new.length is not None:
         return found
     known = old.length

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 
 import axla.ops as ops
-from axla.analysis.trip_count import most_turns, sum_behind
+from axla.analysis.trip_count import most_trips, sum_behind
 from axla.builder.xla_builder import XlaOp
 from axla.core.dataclass import dataclass
 from axla.core.errors import UnsupportedError, VerifyError
@@ -195,8 +195,8 @@ def loop(scope: Scope, condition: Graph, body: Graph, values: Sequence[GraphValu
             inputs = begun
             continue
         tester, test = _test(scope, condition, inputs, kept)
-        turns, is_exact = _turns(scope, inputs, test, outputs)
-        changed = _fitted(scope, inputs, outputs, turns)
+        trips, is_exact = _trips(scope, inputs, test, outputs)
+        changed = _fitted(scope, inputs, outputs, trips)
         if changed is None:
             break
         inputs = changed
@@ -212,7 +212,7 @@ def loop(scope: Scope, condition: Graph, body: Graph, values: Sequence[GraphValu
     whole = ops.While(tester.builder.build(test), built, inputs.operand(scope))
     found = iter(whole)
     results = [rebuilt(value, found) for value in inputs.all()]
-    exact = turns if is_exact else None
+    exact = trips if is_exact else None
     for number, value in enumerate(results):
         before, first, last = begun.all()[number], entered[number], outputs[number]
         if last is first:
@@ -226,8 +226,8 @@ def loop(scope: Scope, condition: Graph, body: Graph, values: Sequence[GraphValu
     return results[: len(inputs.values)]
 
 
-def _counted(scope: Scope, before: XlaOp, first: XlaOp, last: XlaOp, turns: int) -> np.ndarray | None:
-    """The value of a counter after a loop of `turns` iterations; None if unknown. `before`: its value before
+def _counted(scope: Scope, before: XlaOp, first: XlaOp, last: XlaOp, trips: int) -> np.ndarray | None:
+    """The value of a counter after a loop of `trips` iterations; None if unknown. `before`: its value before
     the loop; `first` and `last`: its values before and after an iteration.
     """
     counts = not last.dims and last.dtype.is_integer and last.dtype.bits >= 8
@@ -236,7 +236,7 @@ def _counted(scope: Scope, before: XlaOp, first: XlaOp, last: XlaOp, turns: int)
     if start is None or step is None:
         return None
     bits = last.dtype.bits
-    return np.asarray((int(start) + turns * step) % (1 << bits)).astype(f"u{bits // 8}").view(start.dtype)
+    return np.asarray((int(start) + trips * step) % (1 << bits)).astype(f"u{bits // 8}").view(start.dtype)
 
 
 def _test(scope: Scope, condition: Graph, inputs: Inputs, kept: Sequence[bool]) -> tuple[Scope, XlaOp]:
@@ -252,7 +252,7 @@ def _test(scope: Scope, condition: Graph, inputs: Inputs, kept: Sequence[bool]) 
     return tester, test
 
 
-def _turns(
+def _trips(
     scope: Scope, inputs: Inputs, test: XlaOp, outputs: Sequence[GraphValue]
 ) -> tuple[int | None, bool]:
     """The largest possible number of iterations of a loop, or None, and whether it is always reached."""
@@ -264,7 +264,7 @@ def _turns(
             known = scope.known(leaf) if counts else None
             starts.append(None if known is None else int(known))
             ends.append(output.instruction if counts else None)
-    return most_turns(test.instruction, starts, ends)
+    return most_trips(test.instruction, starts, ends)
 
 
 def _flags(inputs: Inputs, kept: Sequence[bool]) -> list[bool]:
@@ -287,14 +287,14 @@ def _body(
     return region, entered, [*results, *(region.state[resource] for resource in inputs.resources)]
 
 
-def _fitted(scope: Scope, inputs: Inputs, outputs: Sequence[GraphValue], turns: int | None) -> Inputs | None:
+def _fitted(scope: Scope, inputs: Inputs, outputs: Sequence[GraphValue], trips: int | None) -> Inputs | None:
     """The inputs of a loop, in which lists are converted to the types that the results of an iteration need;
     None if all lists have these types already.
     """
     found = []
     for value, output in zip(inputs.all(), outputs, strict=True):
         if isinstance(value, TensorList) and isinstance(output, TensorList):
-            wanted = value.repeated(output, turns)
+            wanted = value.repeated(output, trips)
             if wanted is None:
                 raise UnsupportedError(
                     f"a list grows in a loop, from {value.type} to {output.type} in an "

@@ -326,10 +326,9 @@ class _Search:
         for piece in self.pieces():
             try:
                 outcome, names = self.call(f"%{piece.name}", work.piece_outcome, piece, self.question)
-            except Ended as error:
-                outcome, names = ended(error), ()
             except AxlaError as error:
-                outcome, names = Outcome("error", str(error)), ()
+                outcome = ended(error) if isinstance(error, Ended) else Outcome("error", str(error))
+                names = self.tried((), f"kernels of %{piece.name}", work.kernels_of, piece, self.question)
             if outcome.failed:
                 return self.kernel(piece, names, outcome, "kernel")
         self.evidence.append("every kernel alone is right")

@@ -17,7 +17,7 @@ from axla.ir.structure import Constant, Parameter, Tuple
 from axla.ir.traverse import post_order
 from axla.passes.simplify.dce import dce
 
-MOST_TURNS = 1000
+MOST_TRIPS = 1000
 """The most iterations of a loop that are searched."""
 
 
@@ -89,7 +89,7 @@ class _Search:
             return ""
         given = [self.run(with_results(module, [o.name]), inputs, self.reference) for o in inst.operands]
         if isinstance(op, While):
-            return self.turns(op, given[0])
+            return self.trips(op, given[0])
         called, arguments = op.computations()[0], [array for row in given for array in row]
         if isinstance(op, Conditional):
             number = op.taken(given[0][0])
@@ -97,22 +97,22 @@ class _Search:
         text = self.first(stand_alone(called, called.name).module, arguments)
         return f"\n  in {called.name}: {text}" if text else ""
 
-    def turns(self, loop: While, carried: list[np.ndarray]) -> str:
+    def trips(self, loop: While, carried: list[np.ndarray]) -> str:
         """Text about the first iteration of a loop that differs, starting from the values of the
         reference.
         """
         condition, body = (stand_alone(c, c.name).module for c in (loop.condition, loop.body))
-        for turn in range(MOST_TURNS):
+        for trip in range(MOST_TRIPS):
             found, wanted = self.both(condition, carried)
             text = self.compared(condition.entry.root, found, wanted)
             if not text and not wanted[0]:
-                return f"\n  each of its {turn} iterations, alone, agrees"
+                return f"\n  each of its {trip} iterations, alone, agrees"
             found, wanted = self.both(body, carried)
             if text or self.compared(body.entry.root, found, wanted):
                 text = text or self.first(body, carried)
-                return f"\n  in iteration {turn}: {text}"
+                return f"\n  in iteration {trip}: {text}"
             carried = wanted
-        return f"\n  each of its first {MOST_TURNS} iterations, alone, agrees"
+        return f"\n  each of its first {MOST_TRIPS} iterations, alone, agrees"
 
 
 def with_results(module: Module, names: Sequence[str]) -> Module:

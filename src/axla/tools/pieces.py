@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from axla.api import compile, parse
 from axla.backends.cpu import CpuBackend, CpuExecutable
 from axla.backends.options import CompileOptions
 from axla.core import cache, flags
@@ -97,7 +98,6 @@ def backend_of(name: str) -> CpuBackend:
 
 def _optimized(text: str, question: Question) -> tuple[Module, Module, list[PassRun]]:
     """Returns the module, a copy of it after the passes that the question allows, and the runs of passes."""
-    from axla.api import parse
     from axla.lowering.pipeline import optimize
 
     module = parse(text)
@@ -129,7 +129,6 @@ class _Snapshot(Limit):
 
 def text_before_required(text: str, question: Question) -> str:
     """The text of the module after the passes that a question allows; required passes are left to run."""
-    from axla.api import parse
     from axla.lowering.pipeline import optimize
 
     backend, options = backend_of(question.backend), CompileOptions()
@@ -142,7 +141,6 @@ def text_before_required(text: str, question: Question) -> str:
 
 def prefix_outcome(text: str, question: Question, names: tuple[str, ...]) -> Outcome:
     """Compares the interpreter's results before and after the passes with these names."""
-    from axla.api import parse
 
     module = parse(text)
     backend, options = backend_of(question.backend), CompileOptions()
@@ -372,7 +370,6 @@ def piece_outcome(piece: ModulePiece, question: Question) -> tuple[Outcome, tupl
     """Compiles a piece on its own and compares its results with the interpreter's. Also returns its
     kernels.
     """
-    from axla.api import parse
 
     module = parse(piece.text)
     stage(f"code of {piece.name}")
@@ -434,11 +431,16 @@ def _program(module: Module, question: Question) -> tuple[Any, tuple[KernelName,
     return loaded, names, made
 
 
+def kernels_of(piece: ModulePiece, question: Question) -> tuple[KernelName, ...]:
+    """The kernels of a piece."""
+    with flags.override(cache_dir=""):
+        return _program(parse(piece.text), question)[1]
+
+
 def inner_outcomes(piece: ModulePiece, question: Question) -> str:
     """The first instruction inside a fusion whose value is wrong when the kernel returns it, as text. It is
     the root if all others are right, and "" if the piece is not a fusion.
     """
-    from axla.api import parse
 
     module = parse(piece.text)
     root = module.entry.root
@@ -551,7 +553,6 @@ def differs_by_threads(
     """The kernels of a piece if its results differ in bits between numbers of threads, between runs, or when
     its ranges run apart; None if all are equal.
     """
-    from axla.api import parse
     from axla.tools.trial import threads
 
     module = parse(piece.text)
@@ -577,7 +578,6 @@ def differs_by_threads(
 
 def bits_of(text: str, question: Question) -> list[list[bytes]]:
     """The bits of the results of `repeat` runs, for each kind of inputs."""
-    from axla.api import compile, parse
     from axla.tools.trial import threads
 
     with flags.override(cache_dir="", **dict(question.flags)), threads(question.threads):
@@ -596,7 +596,6 @@ def bits_of(text: str, question: Question) -> list[list[bytes]]:
 
 def slowest(text: str, question: Question) -> list[str]:
     """The three slowest steps of a run, slowest first, with their times, names and kinds."""
-    from axla.api import compile, parse
     from axla.core.profile import profile
 
     module = parse(text)

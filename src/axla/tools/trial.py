@@ -117,9 +117,12 @@ class Trials(Apart):
         """Runs a module in the child process; returns the outcome."""
         text = module if isinstance(module, str) else text_of(module)
         try:
-            return self.call(answer, text, question)
+            found = self.call(answer, text, question)
         except Ended as error:
             return ended(error)
+        if found.kind == "hang":  # it may still run, and write
+            self.close()
+        return found
 
 
 def ended(error: Ended) -> Outcome:

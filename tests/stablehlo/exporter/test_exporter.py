@@ -249,13 +249,18 @@ LACKING = {
   u = f32[1] constant(0)
   ROOT s = f32[9] scatter(p, i, u), update_window_dims={}, inserted_window_dims={0},
     scatter_dims_to_operand_dims={0}, index_vector_dim=1, to_apply=second""",
+    "sort %s: a comparator of another type": """
+  p = f32[9] constant(0)
+  ROOT s = f32[9] sort(p), dimensions={0}, to_apply=less""",
 }
-SECOND = "second { a = bf16[] parameter(0)  ROOT b = bf16[] parameter(1) }"
+SHORT = """
+second { a = bf16[] parameter(0)  ROOT b = bf16[] parameter(1) }
+less { a = bf16[] parameter(0)  b = bf16[] parameter(1)  ROOT l = pred[] compare(a, b), direction=LT }"""
 
 
 @pytest.mark.parametrize("said, text", LACKING.items())
 def test_what_stablehlo_lacks_is_named(said, text):
-    module = axla.parse(f"{SECOND} ENTRY e {{ {text} }}")
+    module = axla.parse(f"{SHORT} ENTRY e {{ {text} }}")
     with pytest.raises(UnsupportedError, match=said):
         export_text(module)
 

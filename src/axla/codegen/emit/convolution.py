@@ -341,4 +341,5 @@ class _Convolution:
         )  # fmt: skip
 
     def load(self, array: DenseArray, index: WindowPosition) -> Value:
-        return self.k.values.convert(array.load(index, self.form.lanes), self.form.accumulator)
+        found = array.load(index, self.form.lanes)
+        return self.k.values.factor(found, self.hero.shape.dtype, self.form.accumulator)

@@ -105,14 +105,14 @@ class Gemv(Product):
         before it.
         """
         f, count, chains = self.f, self.tile.rows, self.tile.vectors
-        stretch = self.width * chains
-        whole = self.spec.k // stretch * stretch
+        chunk = self.width * chains
+        whole = self.spec.k // chunk * chunk
         with f.loop(first, end, count, nonempty=True) as loop:
             row = least(f, loop.index, self.length - count, needed=self.length % count != 0)
             start = sums = [self.zero(self.width)] * (count * chains)
             if whole:
-                with f.loop(0, whole, stretch, parts_of(start)) as k:
-                    k.yield_(parts_of(self.stretch(rebuilt(start, k.carried), row, k.index)))
+                with f.loop(0, whole, chunk, parts_of(start)) as k:
+                    k.yield_(parts_of(self.chunk(rebuilt(start, k.carried), row, k.index)))
                 sums = rebuilt(start, k.results)
             for r, total in enumerate(self.tail(sums, row, whole)):
                 # A tile that was moved back writes earlier sums again; the strip has space for one tile
@@ -120,7 +120,7 @@ class Gemv(Product):
                 slot = f.add(f.sub(f.add(row, r), first), count)
                 self.store(total, self.strip, slot, self.planes)
 
-    def stretch(self, sums: Sequence[Value], row: Ssa, k: Ssa) -> list[Value]:
+    def chunk(self, sums: Sequence[Value], row: Ssa, k: Ssa) -> list[Value]:
         """Adds the products of one iteration over k to the sums: a vector for each accumulator chain."""
         f, found, chains = self.f, list(sums), self.tile.vectors
         for chain in range(chains):

@@ -103,7 +103,7 @@ class Sums:
         """
         dtype = self.dtype if self.spec.word > 1 else self.spec.dtype
         found = self.values.load(dtype, place, lanes, align=self.spec.dtype.real.itemsize)
-        return self.values.convert(found, self.dtype)
+        return self.values.factor(found, self.spec.result, self.dtype)
 
     def load(self, pointer: Ssa, index: Ssa | int, lanes: int, planes: int) -> Value:
         """Loads sums from element `index` on. The real and imaginary parts of complex sums are `planes`

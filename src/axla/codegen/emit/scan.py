@@ -1,8 +1,8 @@
 """The scan emitter: combines every element of a line with all before it, by thread blocks.
 
 A block loads tiles of [rows, size, columns] elements to local memory, with neighbouring threads loading
-neighbouring elements. There each thread combines consecutive elements of a line, its *stretch*. The totals of
-the stretches are scanned by doubling: each thread combines its total with that of the thread 1, 2, 4, ...
+neighbouring elements. There each thread combines consecutive elements of a line, its *chunk*. The totals of
+the chunks are scanned by doubling: each thread combines its total with that of the thread 1, 2, 4, ...
 before it, so a tile of a team of 256 threads takes eight barriers. Then the tile is stored. The total
 of a line is kept in registers for its next tile. Reverse scans count positions from the end, and are
 otherwise the same.
@@ -47,8 +47,8 @@ class _Scan:
         self.reduction.started = True
         g, t, (held,) = self.geometry, self.cut, self.reduction.accumulators
         self.length = pieces if self.starts else g.length
-        # Neighbouring stretches of a row begin in different banks.
-        self.tile = k.local_array(held, (t.rows, t.team, t.stretch + 1, t.columns))
+        # Neighbouring chunks of a row begin in different banks.
+        self.tile = k.local_array(held, (t.rows, t.team, t.chunk + 1, t.columns))
         self.sums = [k.local_array(held, (t.rows, t.team, t.columns)) for _ in range(2 if t.team > 1 else 0)]
         self.totals: DenseArray | None = None
         if pieces > 1:
@@ -124,7 +124,7 @@ class _Scan:
         f, t, (row, number, column) = self.f, self.cut, place
         self.fill(first)
         self.k.share.barrier()
-        slots = [(row, number, n, column) for n in range(t.stretch)]
+        slots = [(row, number, n, column) for n in range(t.chunk)]
         held = [self.tile.load(slots[0], 1)]
         for slot in slots[1:]:
             held.append(self.join(held[-1], self.tile.load(slot, 1)))
@@ -150,13 +150,13 @@ class _Scan:
         f, team, (row, number, column) = self.f, self.cut.team, place
         if team == 1:
             return value, value
-        mine, distance, turn = base_of(f, number), 1, 0
+        mine, distance, round_ = base_of(f, number), 1, 0
 
         def of(thread: Ssa) -> ScanIndex:
             return (row, Index(f, thread, limit=team), column)
 
         while True:
-            sums = self.sums[turn % 2]  # the other one may still be read
+            sums = self.sums[round_ % 2]  # the other one may still be read
             sums.store(place, value)
             self.k.share.barrier()
             if distance == team:
@@ -164,7 +164,7 @@ class _Scan:
                 return before, sums.load(of(f.index(team - 1)), 1)
             other = sums.load(of(f.smax(f.sub(mine, distance), 0)), 1)
             value = self.chosen(f.icmp("sge", mine, distance), self.join(other, value), value)
-            distance, turn = 2 * distance, turn + 1
+            distance, round_ = 2 * distance, round_ + 1
 
     def fill(self, first: Ssa) -> None:
         """Loads the tile from position `first` on to local memory. Positions after the end of a line get its
@@ -172,8 +172,8 @@ class _Scan:
         """
         f, t = self.f, self.cut
         found = []
-        for turn in range(t.stretch):  # all elements are read before the first is needed
-            place = delinearize(self.thread + turn * t.threads, (t.rows, t.size, t.columns))
+        for round_ in range(t.chunk):  # all elements are read before the first is needed
+            place = delinearize(self.thread + round_ * t.threads, (t.rows, t.size, t.columns))
             position = f.smin(f.add(first, base_of(f, place[1])), self.length - 1)
             found.append((self.slot(place), self.read(self.at(place, position))))
         for slot, value in found:
@@ -182,7 +182,7 @@ class _Scan:
     def give(self, first: Ssa) -> None:
         """Stores the results of the tile from position `first` on."""
         f, g, t = self.f, self.geometry, self.cut
-        count = t.threads * t.stretch
+        count = t.threads * t.chunk
         with self.k.walk(f.index(0), f.index(count), 1) as loop:
             place = delinearize(Index(f, loop.index, limit=count), (t.rows, t.size, t.columns))
             position = f.add(first, base_of(f, place[1]))
@@ -204,7 +204,7 @@ class _Scan:
     def slot(self, place: ScanIndex) -> ScanIndex:
         """The index in local memory of an element of the tile."""
         row, inside, column = place
-        return row, inside // self.cut.stretch, inside % self.cut.stretch, column
+        return row, inside // self.cut.chunk, inside % self.cut.chunk, column
 
     def at(self, place: ScanIndex, position: Ssa) -> ScanIndex:
         """The index in [outer, length, inner] of the element at a position of a line."""

@@ -59,7 +59,7 @@ def wrong_user(computation: Computation) -> str:
         for user in inst.users:
             if user not in computation.instructions or inst not in user.operands:
                 return f"{inst!r} has a user {user!r} that does not use it"
-    return "users and operands do not agree"
+    return "the lists of users do not agree with the operands"
 
 
 def verify_parameters(computation: Computation) -> None:

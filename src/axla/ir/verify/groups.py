@@ -49,7 +49,9 @@ def _group_size(inst: Instruction[Grouped]) -> int:
 
 
 def _is_open(inst: Instruction[Grouped]) -> bool:
-    """Whether all partitions of each member take part, and the header does not have their number."""
+    """Whether each member of a group stands for all partitions of a replica, and the header does not have the
+    number of partitions.
+    """
     across = group_mode(inst.op) is GroupMode.CROSS_REPLICA_AND_PARTITION
     return across and inst.computation.module.config.num_partitions == 1
 

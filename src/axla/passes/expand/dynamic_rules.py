@@ -166,8 +166,8 @@ def _concatenate(inst: Instruction, operands: Sequence[Sized]) -> Sized:
 
 
 def _reshape(inst: Instruction, operands: Sequence[Sized]) -> Sized:
-    """Dimensions that stay keep their sizes. If others have dynamic sizes, the elements are gathered one by
-    one.
+    """Dimensions that the reshape does not change keep their sizes. If it changes dynamic dimensions, the
+    elements are gathered one by one.
     """
     x, result = operands[0], static(shape_of(inst))
     source = Shape(result.dtype, x.bounds, [s is not None for s in x.sizes])

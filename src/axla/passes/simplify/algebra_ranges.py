@@ -125,7 +125,7 @@ def compare_selected(root: Instruction[hlo.Compare], x: Instruction, c: Instruct
 
 
 def _is_plain(root: Instruction[hlo.Compare], x: Instruction) -> bool:
-    """Whether a comparison is not of complex numbers, nor of floats in total order."""
+    """Whether the compared numbers are neither complex nor floats in total order."""
     return not dtype_of(x).is_complex and not (dtype_of(x).is_float and root.op.is_total_order)
 
 

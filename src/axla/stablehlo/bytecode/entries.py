@@ -52,7 +52,7 @@ class Entries(Bytes):
         self.spans: list[tuple[int, int, str, bool]] = []
         self.depths: list[int] = []
         self.weights: list[int] = []
-        self.room = (1 << 20) + 16 * len(data)  # characters that the texts of entries can still have
+        self.budget = (1 << 20) + 16 * len(data)  # characters that the texts of entries can still have
         self.needs: list[int] = []  # entries that the entry being decoded refers to
 
     def grow(self, spans: list[tuple[int, int, str, bool]], attributes: int) -> None:
@@ -208,8 +208,8 @@ class Entries(Bytes):
         """Counts characters against the limit for all texts, since one long text can be referred to many
         times.
         """
-        self.room -= characters
-        if self.room < 0:
+        self.budget -= characters
+        if self.budget < 0:
             raise BadBytes("its texts are much longer than the file")
 
 

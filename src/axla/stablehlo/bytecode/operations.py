@@ -63,10 +63,10 @@ class BytecodeOperations(Bytes):
         self.entries = entries
         self.names = names  # each with whether the writer knew the operation
         self.properties = properties
-        self.room = self.end - self.at  # values that can still be defined: each takes at least a byte
+        self.budget = self.end - self.at  # values that can still be defined: each takes at least a byte
         # Attributes that operations can still have. There is a limit, since many operations can share
         # attributes.
-        self.attribute_room = 10_000 + 8 * len(self.data)
+        self.attribute_budget = 10_000 + 8 * len(self.data)
         self._known: dict[tuple[int, int, int], dict[str, Any]] = {}
         # The current names of the operations.
         self._targets = [vhlo.TARGETS.get(name, name) for name, _ in names]
@@ -102,8 +102,8 @@ class BytecodeOperations(Bytes):
             frame.operation.regions.append(mlir.Region())
             frame.blocks = self.count("blocks")
             if frame.blocks:
-                count = bounded(self.varint(), self.room, "values")
-                self.room -= count
+                count = bounded(self.varint(), self.budget, "values")
+                self.budget -= count
                 frame.next = frame.base
                 frame.stop = frame.base + count
                 frame.values.extend([None] * count)
@@ -238,8 +238,8 @@ class BytecodeOperations(Bytes):
         return attributes.copy()
 
     def _spend(self, attributes: int) -> None:
-        self.attribute_room -= attributes
-        if self.attribute_room < 0:
+        self.attribute_budget -= attributes
+        if self.attribute_budget < 0:
             raise BadBytes("operations with many more attributes than the file has bytes")
 
     def _read_attributes(self, name: int, dictionary: int, properties: int) -> dict[str, Any]:

@@ -39,12 +39,12 @@ def varint(data: bytes, at: int) -> tuple[int, int]:
     return int.from_bytes(data[at + 1 : end], "little"), end
 
 
-def bounded(count: int, room: int, what: str) -> int:
-    """Returns `count` if so many things fit in `room` bytes, else raises BadBytes; `what` names the
+def bounded(count: int, budget: int, what: str) -> int:
+    """Returns `count` if so many things fit in `budget` bytes, else raises BadBytes; `what` names the
     things.
     """
-    if count > room:
-        raise BadBytes(f"{count} {what} do not fit in {room} bytes")
+    if count > budget:
+        raise BadBytes(f"{count} {what} do not fit in {budget} bytes")
     return count
 
 

@@ -39,9 +39,9 @@ MAX_DEPTH = 100
 """The most levels of nested regions, types and attributes."""
 DEEPEST_LOCATION = 1000
 """The most levels of nested locations, counted through aliases: a trace of calls is a chain of aliases."""
-ROOM, ROOM_PER_CHARACTER = 1 << 20, 16
-"""The most elements that all uses of aliases may stand for: ROOM, and more for each character of the text. An
-alias of a pair of aliases doubles them.
+BUDGET, BUDGET_PER_CHARACTER = 1 << 20, 16
+"""The most elements that all uses of aliases may stand for: BUDGET, and more for each character of the text.
+An alias of a pair of aliases doubles them.
 """
 
 
@@ -86,14 +86,14 @@ class MlirCursor(TokenCursor):
     is the greatest nesting depth since the start of the current alias.
     """
 
-    __slots__ = ("deepest", "weight", "room", "alias_sizes")
+    __slots__ = ("deepest", "weight", "budget", "alias_sizes")
 
     next_token = always(_TOKEN)
 
     def __init__(self, text: str, at: int = 0) -> None:
         super().__init__(text, at)
         self.deepest = self.weight = 0
-        self.room = ROOM + ROOM_PER_CHARACTER * len(text)
+        self.budget = BUDGET + BUDGET_PER_CHARACTER * len(text)
         self.alias_sizes: dict[str, tuple[int, int]] = {}
 
     def until(self, closing: str, read: Callable[[], T]) -> list[T]:
@@ -141,9 +141,9 @@ class MlirCursor(TokenCursor):
         """
         weight, depth = self.alias_sizes[name]
         self.weight += weight
-        self.room -= weight
+        self.budget -= weight
         self.deepest = max(self.deepest, self.depth + depth - 1)  # the name counts as a level already
-        if self.room < 0:
+        if self.budget < 0:
             self.fail(f"aliases expand to far more than the text, at {name}", at)
         if self.deepest > deepest:
             self.fail(f"aliases nested more than {deepest} deep, at {name}", at)

@@ -59,8 +59,8 @@ class Band:
     def offset(self, diagonal: XlaOp) -> XlaOp:
         """The index in its row of the array at which each diagonal begins."""
         length = ops.Min(ops.Min(diagonal, 0) + self.rows, self.columns - ops.Max(diagonal, 0))
-        room = self.longest - length
-        above, below = (room if side == "RIGHT" else room * 0 for side in self.align.split("_"))
+        gap = self.longest - length
+        above, below = (gap if side == "RIGHT" else gap * 0 for side in self.align.split("_"))
         return ops.Select(diagonal >= 0, above, below)
 
     def of_matrix(self, call: OpCall) -> tuple[XlaOp, XlaOp]:

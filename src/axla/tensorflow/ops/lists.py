@@ -77,8 +77,8 @@ def _element(call: OpCall, dims: XlaOp | None) -> Shape | None:
 
 @lowering("EmptyTensorList")
 def _empty(call: OpCall, shape: XlaOp, most: XlaOp) -> TensorList:
-    room = call.integer(most, "the number of elements that a list can have")
-    return empty(call.builder, ListType(max(room, 0), _element(call, shape), 0, room >= 0))
+    capacity = call.integer(most, "the number of elements that a list can have")
+    return empty(call.builder, ListType(max(capacity, 0), _element(call, shape), 0, capacity >= 0))
 
 
 @lowering("TensorListReserve")
@@ -168,12 +168,12 @@ def _with_element(call: OpCall, value: TensorList, element: Shape) -> TensorList
 def pushed(call: OpCall, value: TensorList, item: XlaOp | TensorList) -> TensorList:
     """A list with `item` as one more element at the end."""
     length, builder = value.type.length, call.builder
-    if length == value.type.room or (length is None and not value.type.sealed):
+    if length == value.type.capacity or (length is None and not value.type.sealed):
         if value.type.sealed:
             if length or call.scope.outer is None:
                 call.fail(f"the list is full, it has {length} elements")
             return _never_written(call, value, item)
-        value = value.with_room(builder, value.type.room + 1)
+        value = value.with_capacity(builder, value.type.capacity + 1)
     last = value.length(builder) if length is None else length
     found = value.with_at(builder, last, _checked(call, value, item)).all_same(_same(call, value, item))
     return found.of_length(last + 1)
@@ -208,7 +208,7 @@ def popped(call: OpCall, value: TensorList, shape: XlaOp | None = None) -> list[
         _check_runs(call, "the list is empty")
     value = _filled(call, value, _element(call, shape))
     if length == 0:
-        return [value, value.with_room(builder, 1).at(builder, 0)]
+        return [value, value.with_capacity(builder, 1).at(builder, 0)]
     if length is not None:
         return [value.of_length(length - 1), value.at(builder, length - 1)]
     last = value.length(builder) - 1
@@ -228,7 +228,7 @@ def _filled(call: OpCall, value: TensorList, element: Shape | None) -> TensorLis
 def _set_item(call: OpCall, value: TensorList, index: XlaOp, item: XlaOp | TensorList) -> TensorList:
     if call["resize_if_index_out_of_bounds"]:
         value = grown(call, value, index)
-        if not value.type.room and call.scope.known(index) is None:
+        if not value.type.capacity and call.scope.known(index) is None:
             raise UnsupportedError("the list grows to hold an index that is not constant")
     return written(call, value, index, item)
 
@@ -236,15 +236,15 @@ def _set_item(call: OpCall, value: TensorList, index: XlaOp, item: XlaOp | Tenso
 def written(call: OpCall, value: TensorList, index: XlaOp, item: XlaOp | TensorList) -> TensorList:
     """A list with `item` as the element at an index."""
     place = _place(call, value, index)
-    if not value.type.room:
+    if not value.type.capacity:
         return _never_written(call, value, item)
     return value.with_at(call.builder, place, _checked(call, value, item))
 
 
 def _never_written(call: OpCall, value: TensorList, item: XlaOp | TensorList) -> TensorList:
     """Gives a list of capacity 0 the element shape of `item`; a run never writes to it."""
-    found = value.with_room(call.builder, 1).with_at(call.builder, 0, _checked(call, value, item))
-    return found.fitted(call.builder, replace(found.type, room=0))
+    found = value.with_capacity(call.builder, 1).with_at(call.builder, 0, _checked(call, value, item))
+    return found.fitted(call.builder, replace(found.type, capacity=0))
 
 
 def _check_runs(call: OpCall, message: str) -> None:
@@ -258,8 +258,8 @@ def _check_runs(call: OpCall, message: str) -> None:
 def _place(call: OpCall, value: TensorList, index: XlaOp) -> int | XlaOp:
     of_rank(call, index, 0, "index")
     known = call.scope.known(index)
-    length = value.type.room if value.type.length is None else value.type.length
-    if not value.type.room or (known is not None and not 0 <= int(known) < length):
+    length = value.type.capacity if value.type.length is None else value.type.length
+    if not value.type.capacity or (known is not None and not 0 <= int(known) < length):
         _check_runs(call, f"index {'not known' if known is None else known}, the list has size {length}")
     return index if known is None else int(known)
 
@@ -269,7 +269,7 @@ def item_at(call: OpCall, value: TensorList, index: XlaOp, shape: XlaOp | None =
     """The element at an index."""
     place = _place(call, value, index)
     filled = _filled(call, value, _element(call, shape))
-    return filled.with_room(call.builder, 1).at(call.builder, place)
+    return filled.with_capacity(call.builder, 1).at(call.builder, place)
 
 
 # Whole lists.
@@ -295,8 +295,8 @@ def with_length(call: OpCall, value: TensorList, count: int) -> TensorList:
         raise UnsupportedError("the number of elements of the resized list is not known")
     if count == length:
         return value
-    cut = value.fitted(call.builder, replace(value.type, room=min(length, count)))
-    found = cut.with_room(call.builder, max(count, value.type.room)).of_length(count)
+    cut = value.fitted(call.builder, replace(value.type, capacity=min(length, count)))
+    found = cut.with_capacity(call.builder, max(count, value.type.capacity)).of_length(count)
     return found.all_same(value.type.same if count < length else None)
 
 

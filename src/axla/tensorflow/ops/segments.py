@@ -68,10 +68,10 @@ def _sorted_segments(call: OpCall, data: XlaOp, ids: XlaOp) -> XlaOp:
     if len(ids.dims) != 1:
         call.fail(f"segment_ids has shape {list(ids.dims)}, wanted a vector")
     numbers, name = call.scope.known(ids), call.node.op.partition("Segment")[2]
-    room = ids.dims[0] if numbers is None else int(numbers.max(initial=-1)) + 1
-    data, ids, count = _checked(call, data, ids, room)
-    found = _combined(call, widened(data), ids, room, _KINDS.get(name, "Add"))
-    rows = _combined(call, full(call, ids.dims, S32, 1), ids, room, "Add")
+    limit = ids.dims[0] if numbers is None else int(numbers.max(initial=-1)) + 1
+    data, ids, count = _checked(call, data, ids, limit)
+    found = _combined(call, widened(data), ids, limit, _KINDS.get(name, "Add"))
+    rows = _combined(call, full(call, ids.dims, S32, 1), ids, limit, "Add")
     rows = ops.BroadcastInDim(rows, found.dims, [0])
     if name in ("Max", "Min"):
         found = ops.Select(rows > 0, found, ops.ZerosLike(found))
@@ -81,19 +81,19 @@ def _sorted_segments(call: OpCall, data: XlaOp, ids: XlaOp) -> XlaOp:
     return shortened(call, ops.ConvertElementType(found, data.dtype), count)
 
 
-def _checked(call: OpCall, data: XlaOp, ids: XlaOp, room: int) -> tuple[XlaOp, XlaOp, XlaOp]:
+def _checked(call: OpCall, data: XlaOp, ids: XlaOp, limit: int) -> tuple[XlaOp, XlaOp, XlaOp]:
     """The rows, their segment numbers, both with static sizes, and the number of segments. Elements beyond a
-    dynamic size get the number `room`, which is no segment. A run fails unless the numbers ascend from 0 on
-    and are less than `room`.
+    dynamic size get the number `limit`, which is no segment. A run fails unless the numbers ascend from 0 on
+    and are less than `limit`.
     """
     there = ops.GetDimensionSize(ids, 0)
     real = ops.Iota(call.builder, np.int32, ids.dims[0]) < there
-    ids = ops.Select(real, ops.RemoveDynamicDimension(ids, 0), room)
-    fine = ops.Eq(ids < room, real) & (ids >= ops.PadInDim(ids, ops.Zero(call.builder, ids.dtype), 0, 1, -1))
+    ids = ops.Select(real, ops.RemoveDynamicDimension(ids, 0), limit)
+    fine = ops.Eq(ids < limit, real) & (ids >= ops.PadInDim(ids, ops.Zero(call.builder, ids.dtype), 0, 1, -1))
     truth = reduced(fine, [0], "And") & ops.Eq(ops.GetDimensionSize(data, 0), there)
-    require(call, truth, f"segment_ids must be one for each row, ascend from 0 on and be less than {room}")
+    require(call, truth, f"segment_ids must be one for each row, ascend from 0 on and be less than {limit}")
     last = reduced(ops.Select(real, ids, -1), [0], "Max")
-    count = ops.ConvertElementType(ops.Clamp(-1, last, room - 1), S32) + 1
+    count = ops.ConvertElementType(ops.Clamp(-1, last, limit - 1), S32) + 1
     return ops.RemoveDynamicDimension(data, 0), ids, count
 
 

@@ -124,11 +124,11 @@ def _concat(call: OpCall, handle: StackOrArray, flow: XlaOp) -> list[object]:
 def _split(call: OpCall, handle: StackOrArray, value: XlaOp, lengths: XlaOp, flow: XlaOp) -> XlaOp:
     contents = _contents(call, handle, "T")
     pieces = lists.split(call, value, None, lengths)
-    if handle.grows and pieces.type.room > contents.type.room:
-        contents = lists.with_length(call, contents, pieces.type.room)
-    if pieces.type.room != contents.type.room:
-        call.fail(f"{pieces.type.room} slices do not fit a tensor array of {contents.type.room}")
-    places = call.scope.constant(np.arange(pieces.type.room, dtype=np.int32))
+    if handle.grows and pieces.type.capacity > contents.type.capacity:
+        contents = lists.with_length(call, contents, pieces.type.capacity)
+    if pieces.type.capacity != contents.type.capacity:
+        call.fail(f"{pieces.type.capacity} slices do not fit a tensor array of {contents.type.capacity}")
+    places = call.scope.constant(np.arange(pieces.type.capacity, dtype=np.int32))
     (parts,) = pieces.arrays
     call.scope.state[handle] = lists.scattered(call, contents, places, parts, adds=handle.origin is not None)
     return flow
@@ -136,7 +136,7 @@ def _split(call: OpCall, handle: StackOrArray, value: XlaOp, lengths: XlaOp, flo
 
 @lowering("TensorArraySizeV3")
 def _size(call: OpCall, handle: StackOrArray, flow: XlaOp) -> np.ndarray:
-    return np.asarray(call.scope.read(handle).type.room, np.int32)
+    return np.asarray(call.scope.read(handle).type.capacity, np.int32)
 
 
 # Stacks.
@@ -145,8 +145,8 @@ def _size(call: OpCall, handle: StackOrArray, flow: XlaOp) -> np.ndarray:
 @lowering("StackV2")
 def _stack(call: OpCall, most: XlaOp) -> StackOrArray:
     made = StackOrArray(call.node.name, dtype=call["elem_type"])
-    room = call.integer(most, "the number of elements that a stack can have")
-    call.scope.state[made] = empty(call.builder, ListType(max(room, 0), None, 0, room >= 0))
+    capacity = call.integer(most, "the number of elements that a stack can have")
+    call.scope.state[made] = empty(call.builder, ListType(max(capacity, 0), None, 0, capacity >= 0))
     return made
 
 

@@ -25,7 +25,7 @@ _EXIT_WAIT = 0.45
 """
 
 
-class Turns:
+class Runner:
     """The host's parts of runs that were handed over, and the thread that executes them."""
 
     def __init__(self) -> None:
@@ -53,9 +53,9 @@ class Turns:
 
     def _work(self) -> None:
         while True:
-            self._turn(*self._waiting.get())
+            self._execute(*self._waiting.get())
 
-    def _turn(self, run: DeviceRun, work: Callable[[], None]) -> None:
+    def _execute(self, run: DeviceRun, work: Callable[[], None]) -> None:
         try:
             if not run.is_stopped():
                 work()
@@ -75,17 +75,17 @@ class Turns:
                 run.stop(code)
 
 
-_every: WeakKeyDictionary[Driver, Turns] = WeakKeyDictionary()
+_every: WeakKeyDictionary[Driver, Runner] = WeakKeyDictionary()
 _lock = locks.new_lock()
 
 
-def turns_of(driver: Driver) -> Turns:
-    """The Turns of a device; created once per driver."""
+def runner_of(driver: Driver) -> Runner:
+    """The Runner of a device; created once per driver."""
     with _lock:
-        return _every.setdefault(driver, Turns())
+        return _every.setdefault(driver, Runner())
 
 
 @atexit.register
 def _leave() -> None:
-    for turns in list(_every.values()):
-        turns.leave()
+    for runner in list(_every.values()):
+        runner.leave()
