@@ -153,12 +153,12 @@ def mutations(payload: bytes) -> dict[bytes, str]:
         return encode(replace(packed, images=images))
 
     return {
-        b"": "0 parts",
-        bytes(8): "0 parts",
+        b"": "0 is not a possible number of parts",
+        bytes(8): "0 is not a possible number of parts",
         b"void run(void) {} " * 9: "parts",
         payload[:-1]: f"{len(payload) - 1} bytes, wanted {len(payload)}",
         payload + b"}": f"{len(payload) + 1} bytes, wanted {len(payload)}",
-        payload.replace(b'{"Interface":', b'{"ValueSpec":', 1): "no interface",
+        payload.replace(b'{"Interface":', b'{"ValueSpec":', 1): "the interface cannot be read",
         payload.replace(b'{"Interface":', b'["Interface",', 1): "delimiter",
         of_images(): "not enough values",
         of_images(*packed.images * 2): "too many values",
