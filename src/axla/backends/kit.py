@@ -59,9 +59,7 @@ _POLL = 0.01  # seconds
 _Result = TypeVar("_Result")
 
 
-def program_of(
-    module: Module, options: CompileOptions, target: Target = PLAIN
-) -> tuple[Program, bytes]:  # fmt: skip
+def program_of(module: Module, options: CompileOptions, target: Target = PLAIN) -> tuple[Program, bytes]:
     """Returns (the program of a module, the bytes of its constants). All passes are run on a copy of the
     module: arrays at its boundary become row-major, and parameters that the options name are donated.
 

@@ -178,17 +178,14 @@ class DeviceExecutable(Executable):
 
     def _entered(self, frame: Any, run: DeviceRun, held: object) -> int:
         """Executes the host's part of a run, on another thread if it may take long, so that Ctrl-C stops it.
-        Returns its error code.
+        Returns its error code. A thread that a second Ctrl-C leaves behind keeps `held` alive.
         """
-        begin, enter = time.monotonic(), partial(self._enter_native, frame, run, held)
+        begin = time.monotonic()
+        enter = partial(lambda *kept: self._entry(c.addressof(frame)), frame, run, held)
         here = threading.current_thread() is not threading.main_thread() or not self._long
         code = enter() if here else apart(enter, partial(run.stop, abi.INTERRUPTED))
         self._long = time.monotonic() - begin > SHORT
         return code
-
-    def _enter_native(self, frame: Any, *held: object) -> int:
-        """Calls the entry function; a thread that a second Ctrl-C leaves behind keeps `held` alive."""
-        return self._entry(c.addressof(frame))
 
     def _failed(self, frame: Any, run: DeviceRun, code: int) -> NoReturn:
         if code == abi.DEVICE:
@@ -257,9 +254,8 @@ class DeviceExecutable(Executable):
 
     def _payload(self) -> bytes:
         made = self.compiled
-        target = identity(self.driver.target)
         head = {
-            "target": target, "symbols": made.symbols, "host_bytes": made.host_bytes,
+            "target": identity(self.driver.target), "symbols": made.symbols, "host_bytes": made.host_bytes,
             "waits": made.waits, "host_steps": dict(made.host_steps),
         }  # fmt: skip
         images = (json.dumps(head).encode(), made.code, *made.images)
