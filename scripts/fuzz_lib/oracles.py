@@ -867,6 +867,8 @@ def has_other_rules(case: Case) -> str:
             first = start.op.literal.array if isinstance(start.op, hlo.Constant) else np.nan
             if first != neutral(type(op), start.shape.dtype):
                 return "its reductions begin with what their op is neutral to"
+            if isinstance(op, hlo.Minimum | hlo.Maximum) and any(np.isnan(a).any() for a in case.inputs):
+                return "its reductions may lose NaN"
     floats = [a for a in arrays if a.dtype.kind == "f"]
     if any(((a != 0) & (np.abs(a) < np.finfo(a.dtype).tiny)).any() for a in floats):
         return "it takes denormals for zeros"

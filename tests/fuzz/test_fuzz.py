@@ -390,6 +390,20 @@ ENTRY e { x = f32[SIZE] parameter(0)
         assert bool(judge.differs(case, ([np.float32(wanted * (1 + 3e-4))], heard))) is not may
 
 
+def test_signs_of_two_nan_that_are_compared_say_nothing():
+    text = """
+ENTRY e { x = f32[4] parameter(0)
+  y = f32[4] parameter(1)
+  a = f32[4] minimum(x, y)
+  b = f32[4] maximum(y, a)
+  ROOT l = pred[4] compare(a, b), direction=LT, type=TOTALORDER }"""
+    case = case_from(text, np.array([np.nan, 1, 2, 3], np.float32), np.ones(4, np.float32))
+    (wanted,), heard = case.wanted
+    assert not judge.differs(case, ([wanted ^ [True, False, False, False]], heard))
+    plain = case_from(text, np.arange(4, dtype=np.float32), np.ones(4, np.float32))
+    assert judge.differs(plain, ([plain.wanted[0][0] ^ [True, False, False, False]], heard))
+
+
 def test_a_lost_control_edge_is_a_difference():
     text = """
 ENTRY e { x = s32[] parameter(0)
