@@ -73,7 +73,7 @@ def test_more_devices_than_processors(count):
 
 
 def test_more_participants_than_there_may_be():
-    with pytest.raises(UnsupportedError, match="257 replicas.*cpu runs 256"):
+    with pytest.raises(UnsupportedError, match="257 replicas.*cpu runs at most 256"):
         axla.compile(summed(257), backend="cpu")
 
 

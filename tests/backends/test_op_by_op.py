@@ -201,5 +201,5 @@ def test_a_profile_has_the_name_of_the_backend_and_its_instructions():
 
 
 def test_a_machine_cannot_be_named():
-    with pytest.raises(axla.InvalidArgument, match="the backend far takes (no|neither) target_cpu"):
+    with pytest.raises(axla.InvalidArgument, match="the backend far supports neither target_cpu"):
         axla.compile(axla.parse(LOOP), backend="far", target_cpu="x86-64")

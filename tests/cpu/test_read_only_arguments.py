@@ -157,5 +157,5 @@ def test_nothing_is_stored_to_read_only_memory():
     scale = program.parameters[1]
     assert scale is not None
     wrong = replace(program, steps=(CopyStep(scale, scale), *program.steps))
-    with pytest.raises(InternalError, match=r"parameter1\[0:4\] is read only"):
+    with pytest.raises(InternalError, match=r"parameter1\[0:4\] is to be written, but is read only"):
         llvm_modules(wrong, target)

@@ -45,5 +45,5 @@ def test_the_text_of_a_program_has_its_messages():
     assert sorted(program.interface.messages) == ["a is negative", 'a must be less than "b"']
     assert print_program(parse_program(text, segment)) == text
     line = next(line for line in text.splitlines() if "message" in line and "a is negative" in line)
-    with pytest.raises(VerifyError, match="not one of the interface's"):
+    with pytest.raises(VerifyError, match="message of a check must be in the interface"):
         load_program(text.replace(line, line.replace("negative", "odd"), 1), segment, host_target())

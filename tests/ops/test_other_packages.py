@@ -295,7 +295,7 @@ STABLEHLO = """func.func @main(%x: tensor<4xf32>) -> tensor<TYPE> {
 @pytest.mark.parametrize(
     ("name", "config", "type", "message"),
     [
-        ("nothing", "", "4xf32", "axla.op.nothing: neither this process nor an installed package"),
+        ("nothing", "", "4xf32", "axla.op.nothing: no loaded module or installed package declares this op"),
         ("half", "", "4xf32", "op 'half' of the package ops-of-a-test 2.5 cannot be loaded"),
         ("cut", "", "4xf32", "cut takes 2 operands and attributes side, steps, .*; found 2 and none"),
         ("cut", 'side = "ABOVE", size = 1', "4xf32", "found 2 and side, size"),

@@ -30,7 +30,7 @@ def module():
 @pytest.mark.parametrize(
     "producer, consumer, reason",
     (
-        ("y", "d", "operands of a dot are read many times and packed as they lie"),
+        ("y", "d", "operands of a dot are read many times, in memory order"),
         ("d", "e", None),
         ("s", "q", None),
         ("t", "s", "a row kernel cannot contain a transpose"),

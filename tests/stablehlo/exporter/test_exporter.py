@@ -297,7 +297,7 @@ ENTRY e {
 @pytest.mark.parametrize("body, message", [
     ("p = (f32[], f32[]) parameter(0)  ROOT q = f32[] get-tuple-element(p), index=2", "index=2 is not one"),
     ("p = f32[] parameter(0)  ROOT q = f32[] call(), to_apply=f", "f has 1 parameters, 0 are wanted"),
-    ("p = f32[2] parameter(0)  ROOT q = f32[] negate(p)", "negate gives"),
+    ("p = f32[2] parameter(0)  ROOT q = f32[] negate(p)", "negate returns"),
 ])  # fmt: skip
 def test_modules_that_are_not_in_order_are_refused(body, message):
     callee = "f { p = f32[] parameter(0)  ROOT n = f32[] negate(p) }"
