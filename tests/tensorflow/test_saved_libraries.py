@@ -83,8 +83,8 @@ def test_a_model_with_a_configuration(tmp_path):
     ({"args": (X.astype(complex),)}, "found an array of complex128"),
     ({"args": (X,), "signature": "tain"}, "no signature 'tain'; .* did you mean train"),
     ({"args": (X,), "operations": ["nothing"]}, "operations: there is no node 'nothing'"),
-    ({"args": (X,), "freeze_checkpoint": "m"}, "freeze_checkpoint: it needs a config"),
-    ({"signature": "train", "config": "fetch {}"}, "signature: it cannot be given with a config"),
+    ({"args": (X,), "freeze_checkpoint": "m"}, "freeze_checkpoint: wanted a config"),
+    ({"signature": "train", "config": "fetch {}"}, "signature: wanted no config"),
     ({"args": (X,), "variables": ["w9"]}, "no argument is called 'w9'"),
 ])  # fmt: skip
 def test_what_does_not_fit_is_said(tmp_path, options, message):

@@ -67,9 +67,7 @@ def example(saved: Saved, args: Sequence[Any] | None, options: Options) -> Examp
     """The function that the options select. `args`: its arguments as arrays, shapes or texts of shapes."""
     for name in ("freeze_checkpoint", "freeze_saver") if options.config is None else ("signature",):
         if getattr(options, name) is not None:
-            raise InvalidArgument(
-                f"{name}: it {'needs' if options.config is None else 'cannot be given with'} a config"
-            )
+            raise InvalidArgument(f"{name}: wanted {'a' if options.config is None else 'no'} config")
     if options.config is not None:
         graph = graph_of(saved.graph, saved.name)
         return _of_config(graph, configs.read_config(options.config), _values(saved, graph, options), options)

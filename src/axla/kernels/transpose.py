@@ -117,10 +117,9 @@ class TransposeKind(Kind):
         """A loop for matrices smaller than a tile, if threads share a step: a device's caches make their
         elements fast to read. Else this kind.
         """
-        longest = max(self.input_dims[-1], self.input_dims[self.permutation[-1]])
-        small = longest < target.limits.transpose_block
+        fits = max(self.input_dims[-1], self.input_dims[self.permutation[-1]]) < target.limits.transpose_block
         return (
-            LoopKind(root_shape(kernel_roots(computation)[0]).dims) if target.threads > 1 and small else self
+            LoopKind(root_shape(kernel_roots(computation)[0]).dims) if target.threads > 1 and fits else self
         )
 
     def plan(self, task: KernelTask, target: Target) -> TransposePlan:
