@@ -13,7 +13,7 @@ from __future__ import annotations
 import ctypes as c
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, wait
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from functools import cached_property, partial
 from typing import Any, ClassVar, TypeVar
@@ -147,24 +147,16 @@ def apart(work: Callable[[], _Result], stop: Callable[[], None]) -> _Result:
     """Runs `work` in another thread and returns its result. Ctrl-C calls `stop`, and is raised when the work
     has ended. A second Ctrl-C is raised at once: what the work uses must be kept alive by `work` itself.
     """
-    run: Future[_Result] = Future()  # made before the thread, since Ctrl-C may interrupt the thread's start
-
-    def execute() -> None:
-        if run.set_running_or_notify_cancel():
-            try:
-                run.set_result(work())
-            except BaseException as error:
-                run.set_exception(error)
-
-    try:
-        threading.Thread(target=execute, name="axla run").start()
-        while not run.done():
-            wait([run], _POLL)
-    except BaseException:
-        stop()
-        wait([] if run.cancel() else [run])
-        raise
-    return run.result()
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(int).result()  # starts the thread: if Ctrl-C interrupted that, the pool would not join it
+        try:
+            run = pool.submit(work)
+            while not run.done():
+                wait([run], _POLL)
+        except BaseException:
+            stop()
+            raise
+        return run.result()
 
 
 def _set(stop: c.c_int32, why: int) -> None:
