@@ -125,7 +125,9 @@ class DeviceRun:
         return self.done or self.is_stopped()
 
     def _join(self, timeout: float | None) -> None:
-        """Works for the device until the run is done; on another thread if that may take long."""
+        """Calls the driver's `join`, which waits for the run; if the device is a CPU, it meanwhile computes.
+        Runs whose last wait was short are joined in this thread, if it has no time limit; others in a new one.
+        """
         driver = self.driver
         if timeout is None and self.late == math.inf and driver.waited < SHORT:
             driver.join(self.event)
