@@ -61,4 +61,4 @@ def cpu(opcode: str) -> str:
         axla.compile(program)
     except UnsupportedError as error:
         return f"not run: {error.message.split(': ', 1)[-1]}"
-    return f"other ops take its place ({passes})" if passes else "compiled as it is"
+    return f"replaced by other ops ({passes})" if passes else "compiled directly"

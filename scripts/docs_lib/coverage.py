@@ -75,11 +75,12 @@ PAGE = """\
 
 Made by `python scripts/docs` from the records in `src/axla/stablehlo/operations.py`; do not edit.
 
-Every operation is read and written in generic form and in bytecode. *Attributes* in brackets may be missing,
-with what a missing one is in VHLO; *VHLO* are the versions that are read (of CHLO, forms of its properties).
-*Verified*: the kinds of types and attributes, and the rules of the specification. *Known sizes*: what happens
-where a program with `?` is made for given sizes. *Becomes*: the op of HLO, or the file of the importer with
-the function that makes several, or why nothing is imported.
+Every operation is read and written in generic form and in bytecode. *Attributes* in brackets are
+optional, with their default in VHLO; *VHLO* lists the supported versions (for CHLO, forms of its
+properties). *Verified*: the kinds of types and attributes, and the rules of the specification. *Known
+sizes*: the treatment in a program with `?` that is specialized for given sizes. *Becomes*: the op of
+HLO, or the file of the importer with the function that makes several, or the reason why the operation is
+not imported.
 
 """
 

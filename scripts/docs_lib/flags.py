@@ -26,4 +26,4 @@ def page(table: Callable[[Sequence[str], Iterable[Sequence[str]]], str]) -> str:
         variable = next(name for name in names if name.startswith("axla_")).upper()
         spelled = "<br>".join(f"`--{name}`" for name in names)
         rows.append((spelled, str(shown), field.metadata["doc"], f"`{variable}`"))
-    return HEAD + table(("flag", "default", "what it does", "variable"), rows)
+    return HEAD + table(("flag", "default", "effect", "variable"), rows)

@@ -25,9 +25,9 @@ INDEX = f"""\
 # Ops
 
 {MADE}
-Every op has a page: what it does, its attributes, what is refused, the builder's functions, how it runs,
-and an example, which is a file of [examples](examples) that `axla run` takes as it is. Which op runs at which
-element type on which backend: [conformance](conformance.md).
+Every op has a page with its meaning, attributes, restrictions, the builder's functions, its
+implementation on the backends, and an example, a file of [examples](examples) that `axla run` accepts.
+[Conformance](conformance.md) lists which op runs at which element type on which backend.
 """
 
 

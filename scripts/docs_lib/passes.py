@@ -16,9 +16,9 @@ TOP = """\
 # Passes, and XLA's
 
 Made by `python scripts/docs` from `axla/passes/pipelines.py` and, in `scripts/docs_lib`, `xla_passes.txt`
-(what XLA has), `passes_left_out.md` and `passes_notes.md`; do not edit. A pass of ours has XLA's name where
-XLA has it. Passes of other devices (GPU, TPU), and files that are parts of passes, are not listed. [Adding
-one](adding-a-pass.md).
+(XLA's passes), `passes_left_out.md` and `passes_notes.md`; do not edit. A pass of axla that XLA has too has
+XLA's name. Passes for other devices (GPU, TPU), and files that are parts of passes, are not listed. See
+[adding a pass](adding-a-pass.md).
 
 """
 
@@ -66,7 +66,7 @@ def page(table: Table) -> str:
     parts = [TOP]
     for folder in dict.fromkeys(row.folder for row in rows):
         listed = [(row.name, quoted(row.ours), said(row.note)) for row in rows if row.folder == folder]
-        parts += [f"## xla/{folder}\n\n", table(("XLA", "ours", "how, or why not"), listed), "\n"]
+        parts += [f"## xla/{folder}\n\n", table(("XLA", "axla", "notes"), listed), "\n"]
     parts.append("## All of ours\n\n")
     parts.append(table(("pass", "XLA's", "what it does"), list(own(rows))))
     return "\n".join(["".join(parts), *(notes.read_text(encoding="utf-8") for notes in NOTES)])

@@ -54,4 +54,4 @@ def source(opcode: str) -> str:
     if not title:
         return "HLO text as XLA prints it; XLA's page on operation semantics does not have the op."
     anchor = re.sub(r"[^a-z0-9_ -]", "", title.lower()).replace(" ", "_")
-    return f"[{title}]({PAGE}#{anchor}) in XLA's page on operation semantics, and what XLA:CPU gives."
+    return f"[{title}]({PAGE}#{anchor}) in XLA's page on operation semantics, and the results of XLA:CPU."

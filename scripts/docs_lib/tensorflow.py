@@ -15,11 +15,12 @@ HEAD = """\
 
 Made by `python scripts/docs` from the records in `src/axla/tensorflow/ops`; do not edit.
 
-[tensorflow.md](tensorflow.md) tells how graphs are read. *Attributes* in brackets may be missing, with what
-they are then. *XLA's types*: the element types that TensorFlow 2.21 compiles with XLA for the CPU, by the
-attribute that says the type. *Becomes*: the function of `axla.ops` that the operation is, or the file of
-`src/axla/tensorflow` with the function that makes HLO of it, or why nothing does. {count} of the {whole}
-operations that TensorFlow compiles with XLA are done.
+[tensorflow.md](tensorflow.md) describes the import of graphs. *Attributes* in brackets are optional,
+with their default. *XLA's types*: the element types that TensorFlow 2.21 compiles with XLA for the CPU,
+by the attribute with the type. *Becomes*: the equivalent function of `axla.ops`, or the file of
+`src/axla/tensorflow` with the function that translates the operation to HLO, or the reason why it is not
+supported. {count} of the {whole}
+operations that TensorFlow compiles with XLA are supported.
 
 Types: *floats* are {FLOATS}; *inexact* are these and {COMPLEX}; *integers* are {INTEGERS};
 *real* are floats and integers; *numbers* are inexact and integers; *any* are numbers, bool, {QUANTIZED},

@@ -169,7 +169,12 @@ def _orders(draft: Draft) -> None:
     """Sorts compare floats in the total order, but for those without NaN."""
     for computation in draft.module.computations:
         for inst in computation.instructions:
-            if not isinstance(inst.op, hlo.Sort) or any(map(_lacks_nan, inst.operands)):
+            if not isinstance(inst.op, hlo.Sort):
+                continue
+            keys = zip(inst.op.to_apply.parameters[::2], inst.operands, strict=True)
+            if any(key.shape.dtype is not x.shape.dtype for key, x in keys):  # elements that tie may differ
+                computation.set_op(inst, replace(inst.op, is_stable=True))
+            if any(map(_lacks_nan, inst.operands)):
                 continue
             for one in inst.op.to_apply.instructions:
                 if isinstance(one.op, hlo.Compare) and one.operands[0].shape.dtype.is_float:

@@ -116,7 +116,7 @@ def shaky(case: Case, number: int, found: np.ndarray, wanted: np.ndarray) -> boo
 
 def shows_signs(case: Case, number: int) -> bool:
     """Whether a result depends on the signs of NaN."""
-    for seed in range(2 + SHAKES):
+    for seed in range(2 + 4 * SHAKES):
         try:
             executable = axla.compile(turned(case.module, seed), backend="interpreter")
             other = case.run(executable, case.inputs)[0][number]

@@ -336,6 +336,74 @@ ENTRY e { x = f32[2,4] parameter(0)
     assert not judge.differs(case, ([other], heard))
 
 
+XLA_RULES = {
+    "ROOT p = s32[] power(n, n)": "power",
+    "ROOT d = s32[] dot(n, x)": "several types",
+    "c = f32[] constant(-0)\n ROOT m = f32[] multiply(x, c)": "-0",
+    "c = f32[] constant(1e-40)\n ROOT m = f32[] multiply(x, c)": "denormals",
+    "z = f32[] constant(3)\n b = f32[2] broadcast(x)\n REDUCE": "neutral",
+    "z = f32[] constant(0)\n b = f32[1] broadcast(x)\n REDUCE": "one element",
+    "z = f32[] constant(0)\n b = f32[2] broadcast(x)\n REDUCE": "",
+    "c = f32[] constant(2)\n ROOT m = f32[] power(x, c)": "",
+}
+
+
+@pytest.mark.parametrize(("body", "said"), XLA_RULES.items())
+def test_what_xla_has_rules_of_its_own_for(body, said):
+    text = f"""
+o {{ a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT s = f32[] add(a, b) }}
+ENTRY e {{ x = f32[] parameter(0)
+  n = s32[] parameter(1)
+  {body.replace("broadcast(x)", "broadcast(x), dimensions={}")} }}"""
+    text = text.replace("REDUCE", "ROOT r = f32[] reduce(b, z), dimensions={0}, to_apply=o")
+    found = oracles.has_other_rules(case_from(text, np.float32([1])[0], np.int32(2)))
+    assert said in found if said else not found
+
+
+def test_elements_that_tie_under_another_type_keep_their_order():
+    draft = Draft(random.Random(1), "sorts")
+    x = draft.entry.parameter(axla.parse("ENTRY e { ROOT x = f32[9] parameter(0) }").entry.root.shape)
+    for dtype, stable in ((F8E5M2, True), (F32, False)):
+        draft.entry.add(hlo.Sort((0,), False, draft.order([dtype], 0, "LT", True)), x)
+        cases._orders(draft)
+        assert next(reversed(draft.module.entry.instructions)).op.is_stable is stable
+
+
+def test_long_sums_are_off_by_more():
+    """By the square root of the number of terms, as in code that adds one after the other."""
+    text = """
+add { a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT c = f32[] add(a, b) }
+ENTRY e { x = f32[SIZE] parameter(0)
+  zero = f32[] constant(0)
+  s = f32[] reduce(x, zero), dimensions={0}, to_apply=add
+  c = f32[] constant(MOST)
+  ROOT d = f32[] subtract(s, c) }"""
+    for size, may in ((150_000, True), (100, False)):
+        case = case_from(
+            text.replace("SIZE", str(size)).replace("MOST", str(size * 0.9)), np.ones(size, "f4")
+        )
+        (wanted,), heard = case.wanted
+        assert bool(judge.differs(case, ([np.float32(wanted * (1 + 3e-4))], heard))) is not may
+
+
+def test_signs_of_two_nan_that_are_compared_say_nothing():
+    text = """
+ENTRY e { x = f32[4] parameter(0)
+  y = f32[4] parameter(1)
+  a = f32[4] minimum(x, y)
+  b = f32[4] maximum(y, a)
+  ROOT l = pred[4] compare(a, b), direction=LT, type=TOTALORDER }"""
+    case = case_from(text, np.array([np.nan, 1, 2, 3], np.float32), np.ones(4, np.float32))
+    (wanted,), heard = case.wanted
+    assert not judge.differs(case, ([wanted ^ [True, False, False, False]], heard))
+    plain = case_from(text, np.arange(4, dtype=np.float32), np.ones(4, np.float32))
+    assert judge.differs(plain, ([plain.wanted[0][0] ^ [True, False, False, False]], heard))
+
+
 def test_a_lost_control_edge_is_a_difference():
     text = """
 ENTRY e { x = s32[] parameter(0)

@@ -25,6 +25,7 @@ from axla.program.steps import (
     StoreStep,
     TransferStep,
 )
+from axla.program.text import parse_program, print_program
 from axla.target.identity import identity
 from axla.target.machine import cpu_target, with_features
 
@@ -248,3 +249,20 @@ def test_products_that_differ_in_what_they_are_scaled_by_are_one_kernel():
     given = [rng.standard_normal(shape).astype(np.float32) for shape in ((40, 64), (64, 64))]
     apart = axla.compile(axla.parse(text), flags={"xla_disable_hlo_passes": "fusion-deduplicator"})
     assert np.array_equal(run(text, *given), np.asarray(apart(*given)))
+
+
+@pytest.mark.parametrize("order", [("nothing", "number"), ("number", "nothing")])
+def test_an_empty_constant_hides_none_at_its_offset(order):
+    """The text lists both, and is read again."""
+    shapes = {"nothing": "f64[0]", "number": "s32[]"}
+    first, second = order
+    module = axla.parse(f"""
+ENTRY e {{ t = token[] after-all()
+  nothing = f64[0] constant({{}})
+  number = s32[] constant(7)
+  one = token[] outfeed({first}, t), outfeed_shape={shapes[first]}
+  ROOT two = token[] outfeed({second}, one), outfeed_shape={shapes[second]} }}""")
+    constants = {}
+    program = compile_program(module, host_target(), constants)
+    assert sorted(c.shape.size for c in program.constants) == [0, 1]
+    parse_program(print_program(program), constants_segment(constants))

@@ -155,7 +155,7 @@ def test_a_result_of_another_shape_is_refused():
 def test_a_run_without_its_functions_says_so():
     executable, found = program(lambda x: pure(lambda v: v, x), X)
     found.functions = []
-    with pytest.raises(axla.CustomCallFailure, match="callback 0, the run has 0"):
+    with pytest.raises(axla.CustomCallFailure, match="callback 0, the run has only 0"):
         executable.execute([X])
 
 

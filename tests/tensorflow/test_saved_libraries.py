@@ -78,13 +78,13 @@ def test_a_model_with_a_configuration(tmp_path):
 
 @pytest.mark.parametrize("options, message", [
     ({}, r"sizes of argument x: f32\[\?,2\] are open: .*--arg-types"),
-    ({"args": (X, X)}, r"args: 2 for 1 arguments: x: f32\[\?,2\]"),
+    ({"args": (X, X)}, r"args: found 2 for 1 arguments: x: f32\[\?,2\]"),
     ({"args": (X[:, :1],)}, "found"),
     ({"args": (X.astype(complex),)}, "found an array of complex128"),
     ({"args": (X,), "signature": "tain"}, "no signature 'tain'; .* did you mean train"),
     ({"args": (X,), "operations": ["nothing"]}, "operations: there is no node 'nothing'"),
-    ({"args": (X,), "freeze_checkpoint": "m"}, "freeze_checkpoint: wanted a configuration"),
-    ({"signature": "train", "config": "fetch {}"}, "signature: wanted a configuration"),
+    ({"args": (X,), "freeze_checkpoint": "m"}, "freeze_checkpoint: freeze_... options need a config"),
+    ({"signature": "train", "config": "fetch {}"}, "signature: freeze_... options need a config, signature"),
     ({"args": (X,), "variables": ["w9"]}, "no argument is called 'w9'"),
 ])  # fmt: skip
 def test_what_does_not_fit_is_said(tmp_path, options, message):

@@ -241,7 +241,7 @@ def test_a_variable_that_is_an_argument_and_used_otherwise():
 
     for _ in range(2):
         assert f(other, 2.0) == 2
-    with pytest.raises(UnsupportedError, match="function 'f': a variable is an argument of it, and it uses"):
+    with pytest.raises(UnsupportedError, match="function 'f': a variable is an argument and is also used"):
         f(one, 2.0)
     assert (float(one), float(other)) == (1, 14)
     same = jit(lambda first, second: first.assign_add(second))

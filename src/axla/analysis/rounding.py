@@ -4,6 +4,8 @@ makes programs whose values differ from those of a given one by a few units in t
 
 from __future__ import annotations
 
+from math import isqrt
+
 import numpy as np
 
 from axla.core.shape import Shape
@@ -67,13 +69,17 @@ def shaken(module: Module, seed: int) -> Module:
                 if factor is not None:
                     product = computation.add(Multiply(), [operand, factor], operand.shape)
                     computation.set_operand(inst, number, product)
-            factor = _factor(computation, inst, rng)
+            sums = isinstance(inst.op, Reduce) and isinstance(inst.shape, Shape) and inst.shape.size
+            terms = inst.operands[0].shape.size // inst.shape.size if sums else 1
+            factor = _factor(computation, inst, rng, 1 + isqrt(terms) // 8)
             if factor is not None:
                 computation.replace(inst, computation.add(Multiply(), [inst, factor], inst.shape))
     return made
 
 
-def _factor(computation: Computation, value: Instruction, rng: np.random.Generator) -> Instruction | None:
+def _factor(
+    computation: Computation, value: Instruction, rng: np.random.Generator, times: int = 1
+) -> Instruction | None:  # fmt: skip
     """An array of numbers near 1, of the shape of `value`; None if its elements are not floats. For a large
     array the numbers vary along its longest dimension only.
     """
@@ -85,7 +91,7 @@ def _factor(computation: Computation, value: Instruction, rng: np.random.Generat
     along = tuple(range(shape.rank))
     if shape.size > MOST_FACTORS:
         along = (max(along, key=lambda k: shape.dims[k]),)
-    steps = rng.integers(low, high, [shape.dims[k] for k in along])
+    steps = times * rng.integers(low, high, [shape.dims[k] for k in along])
     if shape.dtype.is_complex:  # the factor also rotates the value, which may be at a branch cut
         steps = steps + 1j * rng.integers(low, high, steps.shape)
     numbers = (1 + float(real.finfo.eps) * steps).astype(shape.dtype.numpy)

@@ -8,7 +8,7 @@ from axla.core.templates import fill
 
 
 def write(library: CompiledLibrary) -> dict[str, str | bytes]:
-    """The files: {name: contents}."""
+    """The files for building with CMake or Rust: {name: contents}."""
     return {
         "CMakeLists.txt": _cmake(library),
         "build.rs": rust.build_script(library),

@@ -175,7 +175,9 @@ def between(example: Example, module: Module, ends: Any, config: Config) -> Exam
 def _inputs_for(
     example: Example, module: Any, places: Sequence[Instruction]
 ) -> tuple[np.ndarray, ...] | None:
-    """The arrays of the example for the feeds, if all of them are parameters; else None."""
+    """The example's arrays for the feeds `places`; None if the example has no arrays, or a feed is not a
+    parameter.
+    """
     if example.inputs is None:
         return None
     given = dict(zip(module.entry.parameters, example.inputs, strict=True))

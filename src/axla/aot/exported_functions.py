@@ -48,8 +48,8 @@ def add_frame(module: LlvmModule) -> None:
 def add_exported_functions(
     module: LlvmModule, symbol: str, entry: str, interface: Interface, constants: str | None
 ) -> None:
-    """Adds the two functions of a program. `constants`: the symbol of the segment; None if the caller passes
-    its address.
+    """Adds `{symbol}_run` and `{symbol}_run_frame` of a program. `constants`: the symbol of the constants
+    segment; None if the caller passes its address.
     """
     _run(module, symbol, constants is None)
     _run_frame(module, symbol, entry, interface, constants)

@@ -17,7 +17,7 @@ from axla.aot.library import Weights
 from axla.core.errors import InvalidArgument, choices
 
 NameLists = tuple[Sequence[str] | None, Sequence[str] | None] | None
-_FILE = "FILE"  # a flag with a path
+_FILE = "FILE"  # the placeholder for values that are paths
 
 
 def _is(default: Any, about: str, shown: str = "") -> Any:

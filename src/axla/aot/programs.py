@@ -148,7 +148,7 @@ def _call(
     return f"AXLA_TEST_RUN({run}, {run}_frame, {given})" if test else f"{run}({given})"
 
 
-# The example
+# The example.
 
 
 def _example(library: CompiledLibrary) -> str:
@@ -223,7 +223,7 @@ def _main(
     return "\n".join([*lines, "  return bad;", "}", ""])
 
 
-# The self-test
+# The self-test.
 
 
 def _test(library: CompiledLibrary, recordings: Sequence[Recording], data: bytes) -> str:
@@ -333,7 +333,7 @@ def _bytes(data: bytes) -> list[str]:
     return [",\n".join(rows)]
 
 
-# The benchmark
+# The benchmark.
 
 
 def _benchmark(library: CompiledLibrary) -> str:

@@ -48,7 +48,7 @@ def errors() -> list[str]:
 
 
 def _text(text: str) -> str:
-    """A string literal of Rust."""
+    """`text` as a string literal of Rust."""
     safe = "".join(c if 32 <= ord(c) < 127 and c not in '"\\' else f"\\u{{{ord(c):x}}}" for c in text)
     return f'"{safe}"'
 

@@ -75,7 +75,7 @@ class Flags:
     )  # fmt: skip
     dump_hlo_as_text: bool = flag(
         False, "xla_dump_hlo_as_text",
-        doc="Dump modules as HLO text. What a dump writes when no form is chosen.",
+        doc="Dump modules as HLO text, the default form of a dump.",
     )  # fmt: skip
     dump_hlo_as_dot: bool = flag(
         False, "xla_dump_hlo_as_dot", doc="Dump modules as Graphviz graphs (`.dot`)."
@@ -85,7 +85,7 @@ class Flags:
     )
     dump_hlo_pass_re: str = flag(
         "", "xla_dump_hlo_pass_re", "axla_dump_passes", check=_regex,
-        doc="Also dump around every pass whose name matches and that changed the module.",
+        doc="Also dump before and after every pass that changed the module and whose name matches.",
     )  # fmt: skip
     dump_hlo_module_re: str = flag(
         "", "xla_dump_hlo_module_re", "axla_dump_modules", check=_regex,
@@ -93,7 +93,7 @@ class Flags:
     )  # fmt: skip
     disable_hlo_passes: tuple[str, ...] = flag(
         (), "xla_disable_hlo_passes", "axla_disable",
-        doc="Passes and rewrite rules to skip, separated by commas. A required pass refuses.",
+        doc="Passes and rewrite rules to skip, separated by commas. Skipping a required pass is an error.",
     )  # fmt: skip
     enable_hlo_passes_only: tuple[str, ...] = flag(
         (), "xla_enable_hlo_passes_only", "axla_enable_only", doc="Of the optional passes, run only these."
@@ -101,16 +101,16 @@ class Flags:
     fast_math: bool = flag(
         False, "xla_cpu_enable_fast_math",
         doc="Allow rewrites that are exact for real numbers only: NaN, infinities, signed zeros, rounding "
-        "may differ. Convolutions of 3 by 3 take Winograd's products.",
+        "may differ. Convolutions of 3 by 3 use Winograd's algorithm.",
     )  # fmt: skip
     flush_denormals: bool = flag(
         False, "xla_cpu_ftz",
-        doc="Allow to take denormals for zero where that is faster: in products of bf16, and where "
-        "numbers are rounded to it, on CPUs that have instructions for that.",
+        doc="Allow treating denormals as zero where that is faster: in products of bf16 and conversions to "
+        "bf16, on CPUs with instructions for them.",
     )  # fmt: skip
     allow_excess_precision: bool = flag(
         True, "xla_allow_excess_precision",
-        doc="Leave out a rounding to bf16 whose result is converted back to f32.",
+        doc="Omit a rounding to bf16 whose result is converted back to f32.",
     )  # fmt: skip
     optimization_level: int = flag(
         3, "xla_backend_optimization_level", check=_at_least(0, 3),
@@ -118,37 +118,37 @@ class Flags:
     )  # fmt: skip
     autotune: bool = flag(
         False, "xla_cpu_autotune",
-        doc="`on`: try several tiles, blocks and layouts of the kernels of products, convolutions, sums of "
-        "columns and loops on this machine, and keep the fastest. Results are the same bits.",
+        doc="`on`: measure several tiles, blocks and layouts of kernels (products, convolutions, sums of "
+        "columns, loops) on this machine, and use the fastest. Results have the same bits.",
     )  # fmt: skip
     autotune_budget: int = flag(
-        60, check=_at_least(1), doc="Seconds that trying kernels may add to the compilation of a program."
+        60, check=_at_least(1), doc="Seconds that measuring kernels may add to the compilation of a program."
     )
     host_device_count: int = flag(
         1, "xla_force_host_platform_device_count", check=_at_least(1, 4096),
-        doc="Devices of a client that is not told how many it has.",
+        doc="Number of devices of a client that is created without a number.",
     )  # fmt: skip
     collective_timeout: int = flag(
         40, "xla_cpu_collective_call_terminate_timeout_seconds", check=_at_least(1),
-        doc="Seconds that a collective, and compiling, waits for other processes.",
+        doc="Seconds that a collective or a compilation waits for other processes.",
     )  # fmt: skip
     cpu_max_isa: str = flag(
         "", "xla_cpu_max_isa", check=_isa, doc=f"Use no instructions above this level: {', '.join(ISAS)}."
     )
     num_threads: int | None = flag(
         None, check=_at_least(1, 4096),
-        doc="Threads that parallel loops use; by default the cores that this process may use.",
+        doc="Number of threads for parallel loops; by default the number of cores that this process may use.",
     )  # fmt: skip
     cache_dir: str | None = flag(
         None,
         doc="Folder of the cache of compiled programs and kernels; empty for none. By default in the user's "
-        "cache folder. Its code is run: it must be the user's own, and nobody else may write to it.",
+        "cache folder. Its code is executed, so it must belong to the user, and nobody else may write to it.",
     )  # fmt: skip
     verify: bool = flag(
-        False, doc="Verify the module after every pass, whether it changed it or not, and the LLVM modules."
+        False, doc="Verify the module after every pass, also if nothing changed, and verify the LLVM modules."
     )
     shuffle: int | None = flag(
-        None, doc="Seed: before each pass, permute instructions within what data dependence allows."
+        None, doc="Seed: before each pass, permute instructions as far as data dependences allow."
     )
     fuel: int | None = flag(
         None, check=_at_least(0),
@@ -158,7 +158,7 @@ class Flags:
         False, doc="Print time, instructions before and after, and firings per rule of every pass."
     )
     progress: bool = flag(
-        False, doc="Draw a bar on standard error while a program is compiled, from one second on."
+        False, doc="Draw a progress bar on standard error during a compilation of more than one second."
     )
     trace: str = flag("", doc="File for a trace of passes and code generation, in Chrome's JSON format.")
     cuda: str = flag(
@@ -169,15 +169,15 @@ class Flags:
     service: str = flag(
         "",
         doc="Server of the backend `remote`, as `axla.connect` takes it: `unix:/path` or `host:port`. Read "
-        "when it is first used. AXLA_SERVICE_TOKEN has the token that it wants to see.",
+        "when it is first used. AXLA_SERVICE_TOKEN has the token for the server.",
     )  # fmt: skip
     service_certificate: str = flag(
-        "", doc="File of the certificate that signs that of the server of the backend `remote`, for TLS."
+        "", doc="File of the root certificate for TLS connections of the backend `remote`."
     )
     opencl: str = flag(
         "",
         doc="File of the OpenCL library that the backend `opencl` loads: a loader, or the driver itself. By "
-        "default `libOpenCL.so.1`, then what pip put beside this Python. Read when it is first used.",
+        "default `libOpenCL.so.1`, then the library that pip installed. Read when it is first used.",
     )  # fmt: skip
 
 

@@ -34,13 +34,15 @@ def emit_device_entry(module: LlvmModule, program: Program, target: Target, symb
 
 
 class DeviceEntryWriter(EntryWriter):
-    """The entry function of a program for a device: kernels are launched by calls of its driver."""
+    """Writes the entry function of a program for a device: kernels are launched by calls of the device's
+    driver.
+    """
 
     numbers: Mapping[str, int]
 
     @property
     def writers(self) -> Mapping[type, Callable]:
-        """The methods that write a step, by its class."""
+        """The methods that write a step, by the class of the step."""
         return WRITERS
 
     def emit(self) -> None:
@@ -102,12 +104,14 @@ class DeviceEntryWriter(EntryWriter):
         self.move("write", self.pointer(target.memory), buffer, size)
 
     def move(self, name: str, target: Ssa, source: Ssa, size: Ssa) -> None:
-        """Copies bytes between host and device, which may wait; returns early if the run is to stop."""
+        """Writes a copy of bytes between host and device, which may wait; the run ends early if it is to
+        stop.
+        """
         self.drive(name, target, source, size, self.f.params["frame"].get(abi.FRAME, "cancel"))
         self.f.poll()
 
     def drive(self, name: str, *arguments: Ssa) -> None:
-        """Calls a driver function; its failure ends the run."""
+        """Writes a call of a driver function; if the call fails, the run ends."""
         f = self.f
         code = f.call_pointer(
             "i32", self.driver.get(DRIVER, name), self.driver.get(DRIVER, "context"), *arguments

@@ -306,12 +306,12 @@ class OpenCL(Driver):
         self.lib.clEnqueueSVMFree(self._queue, 1, pointer, None, None, 0, None, None)
 
     def write(self, address: int, values: np.ndarray) -> None:
-        """Copies an array to shared memory when the queue is empty."""
+        """Waits until the queue is empty, then copies an array to shared memory."""
         self.wait()
         c.memmove(address, values.ctypes.data, values.nbytes)
 
     def read(self, values: np.ndarray, address: int) -> None:
-        """Copies shared memory to an array when the queue is empty."""
+        """Waits until the queue is empty, then copies shared memory to an array."""
         self.wait()
         c.memmove(values.ctypes.data, address, values.nbytes)
 

@@ -175,7 +175,7 @@ class _Lowering:
         program = Program(
             self.module.name, identity(self.target), interface,
             tuple(dict.fromkeys(p.allocation for p in given if p is not None)),
-            tuple(values.constants[offset] for offset in sorted(values.constants)),
+            tuple(values.constants[place] for place in sorted(values.constants)),
             tuple(self.kernels.values()), parameters, tuple(steps), results,
         )  # fmt: skip
         busy = is_long_running(program, program.kernels)

@@ -23,7 +23,7 @@ class DefinedValues:
     def __init__(self, buffers: Buffers):
         self.buffers = buffers
         self.flow = buffers.flow
-        self.constants: dict[int, ConstantSpec] = {}  # key: offset in the segment
+        self.constants: dict[tuple[int, int], ConstantSpec] = {}  # key: offset and size in the segment
         self._known: dict[LiveArray, ArrayValue] = {}
         self._names = NameTable()
         # For each open scope, the names of values in registers that were also copied to memory.
@@ -110,7 +110,8 @@ class DefinedValues:
             raise InternalError(f"{inst!r}, leaf {leaf}, is used before it is computed")
         place = self.buffers.slice(inst, leaf)
         literal = list(found.inst.op.literal.leaves())[found.leaf]
-        self.constants[place.offset] = ConstantSpec(place.offset, found.shape.logical, Digest(literal))
+        spec = ConstantSpec(place.offset, found.shape.logical, Digest(literal))
+        self.constants[place.offset, place.size] = spec
         return place
 
 

@@ -80,7 +80,9 @@ class Callbacks:
 
 
 def attach(module: Module) -> Callbacks | None:
-    """Sets the custom call target of a module's callbacks; None for a module without callbacks."""
+    """Creates the Callbacks of a module, and makes its custom calls refer to them; None for a module without
+    callbacks.
+    """
     found = [
         (computation, inst, inst.op)
         for computation in module.computations

@@ -164,7 +164,7 @@ def _assignment(args: Any) -> None:
     rows = devices().client.default_device_assignment(args.num_replicas, args.num_partitions)
     found = [number for row in rows for number in row]
     if args.default_assignment_size < len(found):
-        raise InvalidArgument(f"the assignment has {args.default_assignment_size} of {len(found)} entries")
+        raise InvalidArgument(f"the array holds {args.default_assignment_size} devices, wanted {len(found)}")
     (c.c_int * len(found)).from_address(args.default_assignment)[:] = found
 
 

@@ -23,7 +23,7 @@ def functions_of(context: int | None) -> list[Any]:
 
 
 def type_register(args: Any) -> None:
-    """Registers a type of data by name."""
+    """Registers a type of user data by name; it gets a number unless the caller has set one."""
     name = text_at(args.type_name, args.type_name_size)
     args.type_id = _types.setdefault(name, args.type_id or len(_types) + 1)
 

@@ -5,8 +5,8 @@ count. Clients, devices, memories and executables are the structs below, kept by
 called while another thread holds the interpreter lock and waits for a lock of the client, so they never take
 the interpreter lock: all except Buffer_Destroy, Buffer_Delete and the start of a run.
 
-An emitted function calls each Python function and preserves the pending exception, since destructors of
-Python objects call the API. After the end of the interpreter, destroying functions do nothing; others fail.
+Emitted functions call Python functions and preserve the pending exception, since destructors of Python
+objects call the API. After the end of the interpreter, destroying functions do nothing; others fail.
 """
 
 from __future__ import annotations

@@ -249,7 +249,11 @@ LACKING = {
   u = f32[1] constant(0)
   ROOT s = f32[9] scatter(p, i, u), update_window_dims={}, inserted_window_dims={0},
     scatter_dims_to_operand_dims={0}, index_vector_dim=1, to_apply=second""",
-    "sort %s: a comparator of another type": """
+    "batch-norm-training %n: .* operands of another type": """
+  x = bf16[9,3] constant(0)
+  f = f16[3] constant(0)
+  ROOT n = (bf16[9,3], f16[3], f16[3]) batch-norm-training(x, f, f), epsilon=1, feature_index=1""",
+    "sort %s: a comparator or operands of another type": """
   p = f32[9] constant(0)
   ROOT s = f32[9] sort(p), dimensions={0}, to_apply=less""",
 }

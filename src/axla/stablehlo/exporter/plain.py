@@ -91,9 +91,10 @@ def written(
     counterpart, _ = _ATTRIBUTES[opcode or op.opcode]
     record, values = counterpart.record, list(scope.ones(inst) if operands is None else operands)
     called = [getattr(op, field.name) for field in counterpart.fields if field.attribute is None]
-    keys = op.to_apply.parameters[::2] if op.opcode == "sort" else ()
-    if any(array(k.shape).dtype is not array(o.shape).dtype for k, o in zip(keys, inst.operands)):  # noqa: B905
-        raise UnsupportedError("a comparator of another type than the elements")
+    others = op.to_apply.parameters[::2] if op.opcode == "sort" else ()
+    others = inst.operands[1:] if op.opcode.startswith("batch-norm") else others
+    if any(array(x.shape).dtype is not array(o.shape).dtype for x, o in zip(others, inst.operands)):  # noqa: B905
+        raise UnsupportedError("a comparator or operands of another type than the elements")
     shape = inst.shape if shape is None else shape
     results = inner = list(shape.leaves())
     if counterpart.combines:

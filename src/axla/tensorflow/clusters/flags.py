@@ -78,7 +78,7 @@ _FLAGS: dict[str, tuple[str, Callable[[str], Any], str]] = {
 
 
 def take() -> None:
-    """Moves axla's flags out of the environment."""
+    """Removes axla's flags from the environment variable, and stores their values."""
     text = os.environ.get(VARIABLE, "")
     words = _WORD.findall(_contents(text))
     others = []

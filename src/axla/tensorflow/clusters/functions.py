@@ -129,8 +129,8 @@ class Jitted:
         return results
 
     def _by_tensorflow(self, args: Any, kwargs: Any) -> Any:
-        """Lets TensorFlow find the trace. UnsupportedError for a variable that is both an argument and
-        captured by the function: the cluster would treat it as two variables.
+        """Calls the function with the trace that TensorFlow finds. UnsupportedError for a variable that is
+        both an argument and captured by the function: the cluster would treat it as two variables.
         """
         if self._traced and any(isinstance(one, tf.Variable) for one in tf.nest.flatten([args, kwargs])):
             traced, tensors = self._bound(args, kwargs)
@@ -160,8 +160,8 @@ class Jitted:
         return self._traced[function], function.function_type.unpack_inputs(bound)
 
     def _remember(self, key: Any, args: Any, kwargs: Any, tensors: Sequence[Any]) -> None:
-        """Makes later calls with arguments of the same kinds skip TensorFlow's argument processing, where
-        that is possible.
+        """Makes later calls with arguments of the same kinds skip TensorFlow's argument processing, if the
+        arguments are the cluster's tensors as they are.
         """
         traced, found = self._bound(args, kwargs)
         same = len(found) == len(tensors) and all(map(operator.is_, found, tensors))

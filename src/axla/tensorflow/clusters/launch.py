@@ -30,8 +30,8 @@ _lock = locks.new_lock()
 
 @tf.autograph.experimental.do_not_convert
 def launch(cluster: Cluster, tensors: Sequence[Any]) -> list[Any]:
-    """The results of a cluster for these tensors: computed eagerly, or an operation in the graph being
-    built.
+    """Runs a cluster on these tensors eagerly, or adds its operation to the graph being built; returns the
+    results.
     """
     way = register(cluster)
     kinds = [type_number(name) for name in cluster.input_types]
@@ -65,7 +65,7 @@ def register(cluster: Cluster) -> ClusterCall:
 
 
 def _computed(cluster: Cluster, *arrays: np.ndarray) -> list[np.ndarray]:
-    """The results of a cluster; computed by TensorFlow where axla cannot compile it."""
+    """The results of a cluster; TensorFlow computes them if axla cannot compile the cluster."""
     try:
         return [np.asarray(result) for result in cluster.execute(arrays)]
     except UnsupportedError:
@@ -133,7 +133,7 @@ def _compiled(cluster: int, place: int, tensors: int) -> int | None:
 
 
 def _put(place: int, number: int, type_: int, array: np.ndarray) -> None:
-    """Makes an array an output of a kernel."""
+    """Copies an array to output `number` of a kernel."""
     call, status = api().tf, api().tf["TF_NewStatus"]()
     dims, size = (c.c_int64 * max(array.ndim, 1))(*array.shape), array.nbytes
     at = c.addressof(dims)
@@ -170,8 +170,8 @@ def _array(tensor: int, type_: str) -> np.ndarray:
 
 
 def _failed(cluster: int, place: int, executable: int | None, frame: int | None, code: int) -> None:
-    """Reports a failed run to TensorFlow. Without an executable or a frame, memory for the lists of the run
-    is missing.
+    """Reports a failed run to TensorFlow. Without an executable or a frame, there was no memory for the lists
+    of the run.
     """
     found = _owner(cluster)
     try:

@@ -409,14 +409,14 @@ def _is_on_gpu(node: Node) -> bool:
 
 
 def _apart(name: str, graph: Graph) -> str:
-    """A name that no node has."""
+    """`name`, with underscores at the end if a node of the graph has this name."""
     while name in graph.nodes:
         name += "_"
     return name
 
 
 def _place(output: Output, graph: Graph) -> Output:
-    """The output that provides a value; for a fed one, its placeholder."""
+    """The output that has the value of `output`: of its placeholder if it is fed, else `output` itself."""
     return Output(str(output), 0) if str(output) in graph.nodes else output
 
 

@@ -229,7 +229,7 @@ def _set_item(call: OpCall, value: TensorList, index: XlaOp, item: XlaOp | Tenso
     if call["resize_if_index_out_of_bounds"]:
         value = grown(call, value, index)
         if not value.type.capacity and call.scope.known(index) is None:
-            raise UnsupportedError("the list grows to hold an index that is not constant")
+            raise UnsupportedError("the list cannot grow to hold an index that is not constant")
     return written(call, value, index, item)
 
 

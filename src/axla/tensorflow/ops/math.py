@@ -190,7 +190,7 @@ def _function(call: OpCall, *operands: XlaOp) -> XlaOp:
 
 @lowering("_UnaryOpsComposition")
 def _composition(call: OpCall, x: XlaOp) -> XlaOp:
-    """The functions of a list, applied one after another."""
+    """Applies the functions that the attribute `op_names` lists, one after another."""
     for name in call["op_names"]:
         node = replace(call.node, op=name, record=records().get(name))
         (x,) = call.scope.add(node, [x], call.graph)

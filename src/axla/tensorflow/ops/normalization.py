@@ -104,7 +104,7 @@ def _trained(
 
 
 def _activated(call: OpCall, y: XlaOp, side: Sequence[XlaOp]) -> XlaOp:
-    """The operations after a fused normalization: the addition of another array, and Relu."""
+    """Applies the operations after a fused normalization: the addition of another array, and Relu."""
     mode = call.attributes.get("activation_mode", "Identity")
     if len(side) > 1 or mode not in ("Identity", "Relu"):
         raise UnsupportedError(f"activation_mode {mode} with {len(side)} side inputs is not supported")

@@ -287,7 +287,7 @@ def _requantized(call: OpCall, total: XlaOp, codes: Sequence[XlaOp], feature: in
     scale, zero = _code(call, total.dims, codes[4:], "output_")
     factor = _along(call, codes[0], total.dims, -1) * right / scale
     places = ops.ConvertElementType(total, F32) * factor + zero
-    is_up = call.node.op == "UniformQuantizedConvolution"  # as TensorFlow's kernel; XLA has none
+    is_up = call.node.op == "UniformQuantizedConvolution"  # as in TensorFlow's kernel
     return _integers(call, places, call.dtype("Tout"), is_up=is_up)
 
 

@@ -68,7 +68,7 @@ class RandomSource:
         self.key, self.counter = key, counter
 
     def bits(self, dtype: DType, dims: Sequence[int]) -> XlaOp:
-        """Random integers of an unsigned type."""
+        """Random integers of an unsigned type; advances the counter."""
         state = ops.ConcatInDim(self.key.builder, [self.key, self.counter], 0)
         after, bits = ops.RngBitGenerator(self.algorithm, state, Shape(dtype, tuple(dims)))
         self.counter = after[1:]

@@ -89,7 +89,7 @@ def _entries(call: OpCall, count: int, rank: int) -> list[tuple[int | None, bool
     """
     marks = [at for at in range(count) if _mask(call, "ellipsis_mask", at)]
     if len(marks) > 1:
-        call.fail("it has more than one ellipsis")
+        call.fail("ellipsis_mask has more than one bit")
     added = [at for at in range(count) if _mask(call, "new_axis_mask", at) and at not in marks]
     covered = rank - (count - len(added) - len(marks))
     if covered < 0:
