@@ -135,7 +135,7 @@ def configured(example: Example, config: Config) -> Example:
 
 def between(example: Example, module: Module, ends: Any, config: Config) -> Example:
     """The library source for the part of a module between the feeds and fetches of `config`. `ends` finds
-    their instructions by name. `example` has the source and the inputs of the whole module. Changes the module.
+    their instructions by name. `example` has the source and the inputs of the whole module, which is changed.
     """
     takes: list[tuple[ConfigEntry, Label, Instruction]] = []
     for entry in (*config.feeds, *config.variables):

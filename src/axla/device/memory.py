@@ -126,7 +126,8 @@ class DeviceRun:
 
     def _join(self, timeout: float | None) -> None:
         """Calls the driver's `join`, which waits for the run; if the device is a CPU, it meanwhile computes.
-        Runs whose last wait was short are joined in this thread, if it has no time limit; others in a new one.
+        A new thread makes the call if the previous wait was long; this thread if it was short and there is no
+        time limit.
         """
         driver = self.driver
         if timeout is None and self.late == math.inf and driver.waited < SHORT:

@@ -258,7 +258,7 @@ class RowKind(ReduceKind):
 
     @classmethod
     def match(cls, body: KernelBody, limits: Limits) -> RowKind | None:
-        """The kind of a kernel, if all heroes have the same numbers of rows and columns, and each root has one
+        """The kind of a kernel, if all heroes have the same numbers of rows and columns, and a root has one
         element per row or per element of the rows; else None.
         """
         found = cls.reduces(body, limits)
@@ -438,8 +438,8 @@ class ColumnKind(ReduceKind):
 
     @classmethod
     def match(cls, body: KernelBody, limits: Limits) -> ColumnKind | None:
-        """The kind of a kernel, if all heroes have the same sizes [outer, reduced, inner] and do not depend on
-        each other; else None.
+        """The kind of a kernel, if all heroes have the same sizes [outer, reduced, inner] and none depends on
+        another; else None.
         """
         found = cls.reduces(body, limits)
         if found is None:
