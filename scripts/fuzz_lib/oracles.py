@@ -151,7 +151,7 @@ def some_target(draw: random.Random) -> CpuTarget:
         "tiny": (0, 4, 16), "line_kernel": (0, 256, 2000), "inner_row": (2, 8, 32),
         "row_in_lane": (2, 8, 16), "inner_column": (4, 32), "hero_piece": (4, 64),
         "hero_transpose": (16, 64, 256), "hero_minor": (2, 4), "members": (3, 10, 200), "operands": (3, 24),
-        "roots": (1, 3, 12), "parts": (2, 5, 64), "turned_block": (8, 32), "column_rows": (2, 8),
+        "roots": (1, 3, 12), "parts": (2, 5, 64), "transpose_block": (8, 32), "column_rows": (2, 8),
         "column_bytes": (64, 512, 4096), "step_cost": (10, 1000), "line_block": (20, 500),
         "constant_bytes": (8, 256), "pieces": (3, 64), "chosen_pieces": (1, 3),
     }  # fmt: skip

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import sys
+
 import numpy as np
 import pytest
 
@@ -302,6 +305,22 @@ def test_calls_in_a_child():
         with pytest.raises(Ended, match="exit status 3"):
             apart.call(ends, 3)
         assert apart.call(divided, np.float32(1), np.float32(2)) == 0.5
+
+
+def damages():
+    sys.modules["damaged"] = sys
+
+
+def ends_if_damaged():
+    if "damaged" in sys.modules:
+        os.abort()
+    return "right"
+
+
+def test_a_call_that_a_damaged_child_does_not_survive_is_repeated_in_a_new_one():
+    with Apart(60.0) as apart:
+        apart.call(damages)
+        assert apart.call(ends_if_damaged) == "right"
 
 
 def test_a_file_that_cannot_be_loaded_is_an_error(tmp_path):

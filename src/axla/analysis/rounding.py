@@ -62,8 +62,8 @@ def shaken(module: Module, seed: int) -> Module:
                 continue
             if isinstance(inst.op, Reduce) and len(inst.operands) == 2 and seed % 2:
                 array = inst.operands[0]
-                turned = computation.add(Reverse(inst.op.dimensions), [array], array.shape)
-                computation.set_operand(inst, 0, turned)
+                reversed_ = computation.add(Reverse(inst.op.dimensions), [array], array.shape)
+                computation.set_operand(inst, 0, reversed_)
             for number, operand in enumerate(inst.operands if inst.opcode not in _ELEMENTWISE else ()):
                 factor = _factor(computation, operand, rng)
                 if factor is not None:

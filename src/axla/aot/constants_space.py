@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 
-from axla.aot.exported_functions import ROOM, mark_of
+from axla.aot.exported_functions import SPACE, mark_of
 from axla.codegen.child import CHILD
 from axla.codegen.elf import Elf
 from axla.core.errors import CompileError
@@ -32,7 +32,7 @@ def _grown(image: bytes, mark: bytes, constants: bytes) -> bytes:
     """An ELF object in which the section that begins with the mark, and its symbol, contain the constants."""
     elf = Elf(image)
     at = image.find(mark)
-    found = [k for k, section in enumerate(elf.sections) if section.offset == at and section.size == ROOM]
+    found = [k for k, section in enumerate(elf.sections) if section.offset == at and section.size == SPACE]
     if len(found) != 1 or image.find(mark, at + 1) >= 0:
         raise CompileError("the object does not have the section for constants exactly once")
     [number] = found

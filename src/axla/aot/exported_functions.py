@@ -19,7 +19,7 @@ from axla.target.machine import ALIGNMENT, ObjectForm
 
 _ATTRIBUTES = 'nounwind "no-builtins"'
 _MARK = 16  # bytes of the mark by which the constants are found in an object
-ROOM = 64
+SPACE = 64
 """The size in bytes of the section for constants in an ELF object, which `constants_space.py` enlarges."""
 _SERIAL, _NEVER = "axla_serial", "axla_never"
 
@@ -145,7 +145,7 @@ def _space(symbol: str, linkage: str, size: int, form: ObjectForm) -> str:
     mark = "".join(f"\\{byte:02X}" for byte in mark_of(symbol, size))
     section = ""
     if form.format == "elf":
-        size, section = ROOM, f', section ".rodata.{symbol}"'
+        size, section = SPACE, f', section ".rodata.{symbol}"'
     rest = f"[{size - _MARK} x i8]"
     return (
         f"@{symbol} = {linkage} externally_initialized constant <{{ [{_MARK} x i8], {rest} }}> "

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from axla.aot import cpp
 from axla.aot.constants_space import emit_with_constants
-from axla.aot.exported_functions import ROOM, constants_module
+from axla.aot.exported_functions import SPACE, constants_module
 from axla.aot.graphs import message_of
 from axla.aot.library import CompiledLibrary
 from axla.core.templates import fill
@@ -45,5 +45,5 @@ def outputs(library: CompiledLibrary, with_shape: bool = False) -> dict[str, str
 
 def _holding(data: bytes, symbol: str, target: CpuTarget) -> bytes:
     """An object that has some bytes, padded with zeros, at a symbol."""
-    data = data.ljust(ROOM, b"\0")
+    data = data.ljust(SPACE, b"\0")
     return emit_with_constants(constants_module(symbol, len(data), target.form), target, symbol, data)

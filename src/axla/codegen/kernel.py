@@ -104,10 +104,10 @@ class KernelWriter:
 
     def walk(
         self, low: Ssa, high: Ssa, step: int, carry: Sequence[Ssa] = (), *, nonempty: bool = False,
-        turns: int = 1,
+        blocks: int = 1,
     ) -> AbstractContextManager[ForLoop]:  # fmt: skip
         """Writes a loop over [low, high), in blocks of `step` indices that the threads of a step share. In an
-        iteration, each thread has `turns` blocks: all threads do their first one, then all do their second
+        iteration, each thread has `blocks` blocks: all threads do their first one, then all do their second
         one...
 
         `nonempty` promises that the range is not empty (an individual thread's part may be).
@@ -117,7 +117,7 @@ class KernelWriter:
         if low.constant is not None and high.constant is not None:
             all_work = high.constant - low.constant > step * (threads - 1)
         start = self.share.start(low, step)
-        return self.f.loop(start, high, step * threads * turns, carry, nonempty=nonempty and all_work)
+        return self.f.loop(start, high, step * threads * blocks, carry, nonempty=nonempty and all_work)
 
     def elements(self, lanes: int) -> Elements:
         """Element generators for the kernel's computation, whose parameters are loaded from the kernel's

@@ -120,13 +120,13 @@ class ThreadBlock(Distribution):
         """A generic pointer to a global in the block's shared memory."""
         return self.f.anywhere("ptr", f"addrspacecast (ptr addrspace(3) @{name} to ptr)")
 
-    def squares(self, row: Ssa, *, turned: bool) -> list[Ssa]:
+    def squares(self, row: Ssa, *, transposed: bool) -> list[Ssa]:
         """Loads four matrices of 8 x 8 16-bit elements from shared memory as tensor core fragments. `row` is
-        the address of a row; every thread of a warp has another one. `turned` transposes the matrices.
+        the address of a row; every thread of a warp has another one. `transposed` transposes the matrices.
         """
         f, words = self.f, "{ i32, i32, i32, i32 }"
         place = f.cast("addrspacecast", row, "ptr addrspace(3)")
-        name = f"llvm.nvvm.ldmatrix.sync.aligned.m8n8.x4{'.trans' if turned else ''}.b16.p3"
+        name = f"llvm.nvvm.ldmatrix.sync.aligned.m8n8.x4{'.trans' if transposed else ''}.b16.p3"
         return self._fields(f.call(words, name, place, effect=True), "i32")
 
     def multiply_halves(

@@ -425,11 +425,11 @@ def fold(
             for n in range(sizes[depth]):
                 values = nest(depth + 1, (*at, n), values)
             return values
-        turn = unroll if depth == len(sizes) - 1 else 1
-        with f.loop(0, sizes[depth], turn, parts_of(values)) as loop:
+        copies = unroll if depth == len(sizes) - 1 else 1
+        with f.loop(0, sizes[depth], copies, parts_of(values)) as loop:
             inner = rebuilt(values, loop.carried)
-            index = Index(f, loop.index, multiple=turn, limit=sizes[depth])
-            for n in range(turn):
+            index = Index(f, loop.index, multiple=copies, limit=sizes[depth])
+            for n in range(copies):
                 inner = nest(depth + 1, (*at, index + n), inner)
             loop.yield_(parts_of(inner))
         return rebuilt(values, loop.results)

@@ -77,8 +77,8 @@ class IotaDevices:
         return IotaDevices(tuple(prod(sizes[d] for d in run) for run in order), tuple(map(order.index, runs)))
 
     def __str__(self) -> str:
-        turned = self.order != tuple(range(len(self.order)))
-        return brackets(self.reshape) + (f"T({','.join(map(str, self.order))})" if turned else "")
+        permuted = self.order != tuple(range(len(self.order)))
+        return brackets(self.reshape) + (f"T({','.join(map(str, self.order))})" if permuted else "")
 
 
 DeviceOrder = IotaDevices | tuple[int, ...]

@@ -280,8 +280,8 @@ def unpacked(panels: Instruction, kernel: Shape) -> Instruction:
     window..., inputs, panel], or [features / panel, window..., inputs / word, panel, word]. The convolution
     then reads the panels directly.
     """
-    turned = Transpose(_unpacking(kernel.rank, shape_of(panels).rank > kernel.rank + 1))(panels)
-    return panels.computation.add(Reshape(kernel), [turned], extra=panels.extra)
+    transposed = Transpose(_unpacking(kernel.rank, shape_of(panels).rank > kernel.rank + 1))(panels)
+    return panels.computation.add(Reshape(kernel), [transposed], extra=panels.extra)
 
 
 def _unpacking(rank: int, words: bool) -> tuple[int, ...]:
@@ -302,17 +302,18 @@ def panels_under(kernel: Instruction) -> Instruction | None:
     """The panels of a kernel that `unpacked` made; None for another kernel."""
     if not isinstance(kernel.op, Reshape | Bitcast):
         return None
-    turned = kernel.operands[0]
-    if not isinstance(turned.op, Transpose):
+    transposed = kernel.operands[0]
+    if not isinstance(transposed.op, Transpose):
         return None
-    rank, dims = kernel.shape.rank, shape_of(turned).dims
+    rank, dims = kernel.shape.rank, shape_of(transposed).dims
     words = len(dims) > rank + 1
     order, apart = _unpacking(rank, words), -4 if words else -2
-    fits = len(dims) > 2 and op_of(turned, Transpose).dimensions == order
-    fits = fits and shape_of(kernel).dtype is shape_of(turned).dtype  # a bitcast may change the element type
-    pairs = [shape_of(turned).dims[apart:][n : n + 2] for n in range(0, -apart, 2)]
+    fits = len(dims) > 2 and op_of(transposed, Transpose).dimensions == order
+    # A bitcast may change the element type.
+    fits = fits and shape_of(kernel).dtype is shape_of(transposed).dtype
+    pairs = [shape_of(transposed).dims[apart:][n : n + 2] for n in range(0, -apart, 2)]
     joined = (*dims[:apart], *map(prod, pairs))
-    return turned.operands[0] if fits and shape_of(kernel).dims == joined else None
+    return transposed.operands[0] if fits and shape_of(kernel).dims == joined else None
 
 
 def by_channels(target: Target | None, dtype: DType, groups: int, inputs: int, outputs: int) -> bool:

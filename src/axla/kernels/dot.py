@@ -194,8 +194,8 @@ def _plan_narrow(spec: GemmSpec, target: Target) -> GemmPlan | None:
     # Rhs may take three quarters of the registers; the rest are for factors and sums. One lane means scalar
     # code, which grows with every element.
     fits = vectors <= (min(24, target.registers * 3 // 4) if lanes > 1 else 16)
-    turns = not spec.rhs_transposed or spec.n == spec.k == lanes
-    if spec.k and not (fits and turns and spec.m > 1):
+    transposes = not spec.rhs_transposed or spec.n == spec.k == lanes
+    if spec.k and not (fits and transposes and spec.m > 1):
         return None
     work = spec.n * max(1, spec.k)
     rows = min(spec.m, max(8, target.limits.unit_work // 4 // work))

@@ -515,7 +515,7 @@ class ColumnKind(ReduceKind):
         if not free:
             columns = fitting(target.threads, 2 * inner - 1)
             return Teams(columns, 1, 1, 1, reduced)
-        columns = fitting(min(limits.turned_block, target.threads), 2 * inner - 1)
+        columns = fitting(min(limits.transpose_block, target.threads), 2 * inner - 1)
         rows = fitting(limits.column_rows, reduced // 8)
         teams = fitting(target.threads // columns, reduced // rows)
         together = rows * teams

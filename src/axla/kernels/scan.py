@@ -218,7 +218,7 @@ def _cut(g: ScanGeometry, length: int, most: int, limits: Limits, *, whole: bool
     a device idle.
     """
     chunk = min(CHUNK, _power(length))
-    columns = min(limits.turned_block, most, _power(g.inner))
+    columns = min(limits.transpose_block, most, _power(g.inner))
     team = min(most // columns, _power(-(-length // chunk)))
     rows = min(most // columns // team, _power(g.outer))
     found = ScanCut(rows, columns, team, chunk, 1, length)

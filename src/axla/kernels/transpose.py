@@ -63,14 +63,14 @@ class TransposePlan(Plan):
 
 @dataclass(frozen=True, slots=True)
 class TransposeKind(Kind):
-    """A loop with `turned`: equal transposes of computed values that move the minor dimension.
+    """A loop with `transposed`: equal transposes of computed values that move the minor dimension.
 
     In collapsed form (adjacent dimensions that stay together are merged, sizes of 1 dropped) they permute
     `input_dims` by `permutation`: output dimension k is input dimension permutation[k]. Values before the
     transposes are read at the input index, values after them at the output index.
     """
 
-    turned: tuple[Instruction, ...]
+    transposed: tuple[Instruction, ...]
     input_dims: tuple[int, ...]
     permutation: tuple[int, ...]
 
@@ -80,7 +80,7 @@ class TransposeKind(Kind):
     emission = "axla.codegen.emit.transpose:emit"
 
     def __str__(self) -> str:
-        return f"transpose {list(self.input_dims)} by {list(self.permutation)}, {len(self.turned)} heroes"
+        return f"transpose {list(self.input_dims)} by {list(self.permutation)}, {len(self.transposed)} heroes"
 
     @classmethod
     def form(cls, inst: Instruction, limits: Limits) -> Form | None:
@@ -97,7 +97,7 @@ class TransposeKind(Kind):
     def operand_keys(cls, keys: AccessKeys, hero: Instruction) -> list[int]:
         """The keys of the operands: they are read in the index space of the transposed array."""
         dims, permutation = collapsed_transpose(hero)
-        return [keys.special(("turned", dims, permutation), elements(hero.shape))]
+        return [keys.special(("transposed", dims, permutation), elements(hero.shape))]
 
     @classmethod
     def match(cls, body: KernelBody, limits: Limits) -> TransposeKind | None:
@@ -117,7 +117,8 @@ class TransposeKind(Kind):
         """A loop for matrices smaller than a tile, if threads share a step: a device's caches make their
         elements fast to read. Else this kind.
         """
-        small = max(self.input_dims[-1], self.input_dims[self.permutation[-1]]) < target.limits.turned_block
+        longest = max(self.input_dims[-1], self.input_dims[self.permutation[-1]])
+        small = longest < target.limits.transpose_block
         return (
             LoopKind(root_shape(kernel_roots(computation)[0]).dims) if target.threads > 1 and small else self
         )
@@ -128,16 +129,16 @@ class TransposeKind(Kind):
         if target.threads > 1:
             return self._tiled(task, target, minor)
         lanes = fitting(target.lanes(widest(task.computation)), min(minor))
-        block = max(lanes, target.limits.turned_block // lanes * lanes)
-        names = tuple(hero.name for hero in self.turned)
+        block = max(lanes, target.limits.transpose_block // lanes * lanes)
+        names = tuple(hero.name for hero in self.transposed)
         found = TransposePlan(self.input_dims, self.permutation, names, lanes, block, phases=())
         cost = (task.cost(target) + 1) * block * found.output_dims[found.q]
         return replace(found, phases=(task.phase(prod(found.steps), cost, target.limits),))
 
     def _tiled(self, task: KernelTask, target: Target, minor: tuple[int, int]) -> TransposePlan:
         """The plan with a tile for the threads of each step: square, except for shorter dimensions."""
-        side = target.limits.turned_block
-        size = sum(shape_of(hero).dtype.itemsize for hero in self.turned)
+        side = target.limits.transpose_block
+        size = sum(shape_of(hero).dtype.itemsize for hero in self.transposed)
 
         def tile_of(side: int) -> tuple[int, int]:
             p, q = (min(side, 1 << (n - 1).bit_length()) for n in minor)
@@ -147,6 +148,6 @@ class TransposeKind(Kind):
             side //= 2
         tile = tile_of(side)
         threads = fitting(target.threads, side * side)
-        names = tuple(hero.name for hero in self.turned)
+        names = tuple(hero.name for hero in self.transposed)
         found = TransposePlan(self.input_dims, self.permutation, names, 1, side, tile, phases=())
         return replace(found, phases=(task.phase(prod(found.steps), 1, target.limits, threads),))

@@ -77,10 +77,10 @@ def where(condition: XlaOp, yes: Any, no: Any) -> XlaOp:
         for v in (yes, no)
     ]
     dims = np.broadcast_shapes(*[v.dims for v in (condition, *values)])
-    return ops.Select(*[stretched(v, dims) for v in (condition, *values)])
+    return ops.Select(*[broadcast(v, dims) for v in (condition, *values)])
 
 
-def stretched(x: XlaOp, dims: Sequence[int]) -> XlaOp:
+def broadcast(x: XlaOp, dims: Sequence[int]) -> XlaOp:
     """`x` broadcast to `dims`; missing leading dimensions are added."""
     if x.dims == tuple(dims):
         return x

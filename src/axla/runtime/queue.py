@@ -52,7 +52,7 @@ _FORK_WAIT, _EXIT_WAIT = 5.0, 0.45
 """The seconds that a fork waits for runs to end, and that the exit of the interpreter waits before it cancels
 runs, and after it."""
 
-_ROOM = 32
+_MOST_RUNS = 32
 """The limit of runs in a queue: each has already allocated its results."""
 
 _log = logging.getLogger("axla")
@@ -294,7 +294,7 @@ class Queue:
         """Puts a task into the queue, after waiting while the queue is full. The task stops `deadline`
         seconds from now. OutOfMemory if the queue's thread cannot be started.
         """
-        self._wait(lambda: len(self) < _ROOM)
+        self._wait(lambda: len(self) < _MOST_RUNS)
         if self.ends:
             raise Cancelled(f"{task.loaded.interface.name}: the interpreter is exiting", abi.INTERRUPTED)
         if deadline is not None:

@@ -85,7 +85,7 @@ class Limits:
     parts: int = 64  # the most pieces with scratch memory of their own
     unit_work: int = 1 << 18  # multiply-adds of a unit of a matrix product (some 5 us)
     vector_work: int = 1 << 17  # multiply-adds of a unit of a product with a vector
-    turned_block: int = 32  # rows and columns of a transpose's block: its input lines stay in L1
+    transpose_block: int = 32  # rows and columns of a transpose's block: its input lines stay in L1
     column_rows: int = 8  # rows combined at once: as many streams as a prefetcher follows
     busy_blocks: int = 1024  # thread blocks that keep a whole device busy
     column_bytes: int = 4096  # bytes of a row in a step: long for the prefetcher, sums short enough for L1

@@ -54,6 +54,7 @@ class Apart:
         self._process: subprocess.Popen[bytes] | None = None
         self._said: IO[bytes] | None = None
         self._stage = ""
+        self._is_new = True
         atexit.register(self.close)
 
     @property
@@ -63,9 +64,11 @@ class Apart:
 
     def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
         """Calls an importable function in the child; returns its result or raises its exception. Raises Ended
-        if the child died, or was stopped after the time limit.
+        if the child died, or was stopped after the time limit. A call is repeated in a new child if an older
+        one died: earlier calls may have damaged its memory.
         """
         process = self._running()
+        is_new, self._is_new = self._is_new, False
         assert process.stdin is not None
         self._stage = ""
         request = pickle.dumps((function, arguments, self.seconds))
@@ -80,7 +83,10 @@ class Apart:
                     break
                 self._stage = answer.decode()
         except (EOFError, BrokenPipeError):
-            raise self._ended("") from None
+            ended = self._ended("")
+            if is_new or ended.how == "hang":
+                raise ended from None
+            return self.call(function, *arguments)
         except TimeoutError:
             raise self._ended("hang") from None
         except BaseException:  # an unread answer must not be taken for that of the next call
@@ -115,6 +121,7 @@ class Apart:
         if self._process is not None and self._process.poll() is None:
             return self._process
         self.close()
+        self._is_new = True
         self._said = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the process
         paths = os.pathsep.join(path for path in sys.path if path)  # -P leaves out the current folder
         self._process = subprocess.Popen(

@@ -187,9 +187,9 @@ class _Search:
         if planned := self.plan():
             return planned
         self.failure = Outcome("differs", "ranges of a parallel loop depend on each other")
-        if racing := self.racing("threads"):
-            return racing
-        return Verdict("none", outcome=right, evidence=(f"{right}; with caches, and {THREADS} threads, too",))
+        return self.racing("threads") or Verdict(
+            "none", outcome=right, evidence=(f"{right}; with caches, and {THREADS} threads, too",)
+        )
 
     def threads(self, what: str) -> Verdict:
         """Blames the kernel that depends on the number of threads, or on chance; if there is none, the
@@ -239,11 +239,7 @@ class _Search:
             return self.found("pass", _quoted(str(error)))
         if self.passes_fail("required passes", question.but(limit=0)).failed:
             return self.required(question, runs)
-
-        def fails(number: int) -> bool:
-            return self.passes_fail(f"{number} of {len(runs)} passes", question.but(limit=number)).failed
-
-        first = _first(fails, len(runs))
+        first = _first(lambda n: self.passes_fail(f"{n} passes", question.but(limit=n)).failed, len(runs))
         return self.rule_of(runs[first - 1].name, first, question, full)
 
     def passes_fail(self, what: str, question: Question) -> Outcome:
@@ -375,11 +371,8 @@ class _Search:
 
     def last_of(self, runs: list[PassRun]) -> PassRun:
         """The run of a pass with which the program begins to fail."""
-
-        def fails(number: int) -> bool:
-            return self.ask(f"{number} of {len(runs)} passes", self.question.but(limit=number)).failed
-
-        return runs[_first(fails, len(runs)) - 1]
+        first = _first(lambda n: self.ask(f"{n} passes", self.question.but(limit=n)).failed, len(runs))
+        return runs[first - 1]
 
     def kernel(
         self, piece: ModulePiece, names: tuple[KernelName, ...], outcome: Outcome, culprit: str

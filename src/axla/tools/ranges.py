@@ -31,7 +31,6 @@ LARGEST = 1 << 22
 WATCHED = 0.1
 """The seconds of processor time for which bytes are watched that two ranges write."""
 _REPEAT = """define void @repeat(ptr %run, ptr %frame, ptr %args, i64 %begin, i64 %end, ptr %done) {
-start:
   br label %loop
 loop:
   %code = call i32 %run(ptr %frame, ptr %args, i64 %begin, i64 %end)

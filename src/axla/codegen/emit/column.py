@@ -1,7 +1,7 @@
 """Writes reductions over leading or middle dimensions, [outer, reduced, inner] -> [outer, inner].
 
 Lanes run along `inner`. A few rows are combined at a time, and partial results of the columns stay in the
-output (or in scratch memory) in between: memory is read in long contiguous stretches, and the partial results
+output (or in scratch memory) in between: memory is read in long contiguous ranges, and the partial results
 stay in cache. Where threads share a step, each handles one column and a subset of its rows; their partial
 results are combined through local memory.
 """

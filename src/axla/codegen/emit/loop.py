@@ -2,7 +2,7 @@
 concatenation gets its own loop, over the elements that it contributes.
 
 The index space is collapsed as far as the kernel's broadcasts allow, so that lanes run along the longest
-contiguous stretch. If its size is not a multiple of the lane count, the last vector overlaps the one before;
+contiguous range. If its size is not a multiple of the lane count, the last vector overlaps the one before;
 if an output shares memory with an input, the rest gets one-lane code instead, since elements must not be
 computed twice.
 """
@@ -114,7 +114,7 @@ def vectors(
         return
     unroll = 1 if rest else min(copies, _unroll(k.kernel.computation, space, threads, once))
     beyond = rest != 0 or unroll > 1 and inner % (lanes * threads * unroll) != 0
-    with k.walk(low, high, lanes, nonempty=True, turns=unroll) as loop:
+    with k.walk(low, high, lanes, nonempty=True, blocks=unroll) as loop:
         for part in range(unroll):
             base = least(f, f.add(loop.index, part * lanes * threads), inner - lanes, needed=beyond)
             body(e, Index(f, base, 1, lanes, multiple=1 if rest else lanes, limit=inner))

@@ -137,8 +137,8 @@ class TileSort:
             """The slot for a position of a bitonic sequence: the first run ascending, then missing elements,
             then the second run descending.
             """
-            turned = f.sub(f.add(here, plan.tile - 1), at)
-            return f.select(f.icmp("slt", at, here), at, turned)
+            mirrored = f.sub(f.add(here, plan.tile - 1), at)
+            return f.select(f.icmp("slt", at, here), at, mirrored)
 
         self.fill(place, bitonic)
         half = f.index(plan.tile // 2)

@@ -408,7 +408,7 @@ class Warps(Blocks):
         place = self.placed(staging, f.add(f.mul(team, SQUARE), x), at)
         further = self.placed(staging, f.index(number * teams * SQUARE), f.index(k))
         row = side.address(half, f.add(place, further))
-        return self.share.squares(row, turned=not staging.along_k)
+        return self.share.squares(row, transposed=not staging.along_k)
 
     def finished(self, sums: Sequence[Value]) -> list[TileSum]:
         """The sums of a thread as pairs of columns, as tensor cores distribute them."""

@@ -76,12 +76,12 @@ class _Transpose:
             output = self.output_index(outer, along_p, column)
             at = placed(len(output), (self.permutation, output))
             loaded.append([wide.values.splat(self.below(wide, hero, at), lanes) for hero in self.heroes])
-        turned = [transposed(f, rows) for rows in zip(*loaded, strict=True)]
+        columns = [transposed(f, rows) for rows in zip(*loaded, strict=True)]
         for r in range(lanes):
             row = Index(f, f.add(p, r), limit=dims[self.p])
             along_q = Index(f, q, 1, lanes, multiple=lanes, limit=dims[self.q])
             e = self.k.elements(lanes)
-            for hero, values in zip(self.heroes, turned, strict=True):
+            for hero, values in zip(self.heroes, columns, strict=True):
                 e.bind(hero, values[r])
             self.store(e, self.output_index(outer, row, along_q))
 

@@ -33,7 +33,7 @@ def _both(r: Reg) -> tuple[Reg, Reg]:
     return sine, cosine
 
 
-def _turned(r: Reg, q: Reg) -> Reg:
+def _in_quadrant(r: Reg, q: Reg) -> Reg:
     """Computes sin(q pi / 2 + r) for a reduced argument r."""
     m = r.m
     sine, cosine = _both(r)
@@ -48,21 +48,21 @@ def sin(x: Reg) -> Reg:
     m = x.m
     r, q = reduce(x)
     # sin(-0) is -0; the reduction returns +0 for it.
-    return m.select(x.eq(0.0), x, _turned(r, q))
+    return m.select(x.eq(0.0), x, _in_quadrant(r, q))
 
 
 @on_floats("cosine")
 def cos(x: Reg) -> Reg:
     """The cosine, computed as sin(x + pi / 2)."""
     r, q = reduce(x)
-    return _turned(r, q + 1)
+    return _in_quadrant(r, q + 1)
 
 
 def sincos(x: Reg) -> tuple[Reg, Reg]:
     """(sin(x), cos(x)), with one argument reduction for both."""
     m = x.m
     r, q = reduce(x)
-    return m.select(x.eq(0.0), x, _turned(r, q)), _turned(r, q + 1)
+    return m.select(x.eq(0.0), x, _in_quadrant(r, q)), _in_quadrant(r, q + 1)
 
 
 @on_floats("tan")

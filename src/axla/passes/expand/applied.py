@@ -187,8 +187,8 @@ def _sort(inst: Instruction[hlo.Sort], apply: Apply, *given: XlaOp) -> list[XlaO
         return list(given)
     last = inst.op.dimension
     length = dims[last]
-    turned = (*(d for d in range(len(dims)) if d != last), last)
-    lines = [flat(ops.Transpose(x, turned)) for x in given]
+    transposed = (*(d for d in range(len(dims)) if d != last), last)
+    lines = [flat(ops.Transpose(x, transposed)) for x in given]
 
     def merged(_: XlaOp, width: XlaOp, order: XlaOp, *lines: XlaOp) -> Sequence[XlaOp]:
         start = [ops.ZerosLike(width), ops.ZerosLike(width), order, width, order, *lines]
@@ -211,8 +211,8 @@ def _sort(inst: Instruction[hlo.Sort], apply: Apply, *given: XlaOp) -> list[XlaO
 
     start = [ops.One(builder, S64), numbered(builder, [prod(dims)]), *lines]
     order = repeat((length - 1).bit_length(), start, merged)[1]
-    back = np.argsort(turned).tolist()
-    shape = [dims[d] for d in turned]
+    back = np.argsort(transposed).tolist()
+    shape = [dims[d] for d in transposed]
     return [ops.Transpose(ops.Reshape(taken_at(x, order), shape), back) for x in lines]
 
 

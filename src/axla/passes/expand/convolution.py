@@ -124,15 +124,15 @@ def _canonical(inst: Instruction, target: Target | None) -> Instruction:
     if not result.size or not shape_of(inst.operands[1]).size:
         return full(inst.computation, shape.logical, 0)
     found = _convolved(inst, _parts(inst, result), target)
-    return turned(found, [order.index(d) for d in range(shape.rank)])
+    return transposed(found, [order.index(d) for d in range(shape.rank)])
 
 
 def _parts(inst: Instruction, result: Shape) -> _Parts:
     op, (x, kernel) = op_of(inst, Convolution), inst.operands
     labels, window = op.dim_labels, op.window
     x, window = _with_padding(x, labels, window)
-    x = turned(x, [labels.input_batch, *labels.input_spatial, labels.input_feature])
-    kernel = turned(kernel, [*labels.kernel_spatial, labels.kernel_input, labels.kernel_output])
+    x = transposed(x, [labels.input_batch, *labels.input_spatial, labels.input_feature])
+    kernel = transposed(kernel, [*labels.kernel_spatial, labels.kernel_input, labels.kernel_output])
     groups = op.feature_group_count
     if op.batch_group_count > 1:
         groups = op.batch_group_count
@@ -162,7 +162,7 @@ def _with_padding(x: Instruction, labels: ConvDims, window: Window) -> tuple[Ins
     return x.operands[0], replace(window, low=low, high=high)
 
 
-def turned(x: Instruction, order: Sequence[int]) -> Instruction:
+def transposed(x: Instruction, order: Sequence[int]) -> Instruction:
     """`x` transposed: dimension k of the result is dimension order[k] of x."""
     return x if list(order) == sorted(order) else Transpose(tuple(order))(x)
 
@@ -174,7 +174,7 @@ def _groups_to_features(x: Instruction, groups: int) -> Instruction:
     batch, *spatial, features = shape_of(x).dims
     split = reshaped(x, [groups, batch // groups, *spatial, features])
     last = len(spatial) + 2
-    moved = turned(split, [*range(1, last), 0, last])
+    moved = transposed(split, [*range(1, last), 0, last])
     return reshaped(moved, [batch // groups, *spatial, groups * features])
 
 
@@ -201,14 +201,14 @@ def _at_only_place(parts: _Parts) -> Instruction:
     kernel array.
     """
     x, kernel, window = parts.x, parts.kernel, parts.window
-    dims, turns = shape_of(x).dims, isinstance(x.op, Transpose)
+    dims, is_transpose = shape_of(x).dims, isinstance(x.op, Transpose)
     if window.size != dims[1:-1]:
         limits, steps = (dims[0], *window.dilated_size, dims[-1]), (1, *window.window_dilation, 1)
-        order = op_of(x, Transpose).dimensions if turns else tuple(range(len(dims)))
+        order = op_of(x, Transpose).dimensions if is_transpose else tuple(range(len(dims)))
         back = [order.index(d) for d in range(len(dims))]
         limits, steps = (tuple(values[d] for d in back) for values in (limits, steps))
         bounds = SliceDims((0,) * len(dims), limits, steps)
-        x = turned(Slice(bounds)(x.operands[0] if turns else x), order)
+        x = transposed(Slice(bounds)(x.operands[0] if is_transpose else x), order)
     rank = window.rank + 1
     op = Dot.of(
         lhs=shape_of(x), rhs=shape_of(kernel), dtype=parts.result.dtype,
@@ -295,8 +295,8 @@ def _dot(parts: _Parts, x: Instruction) -> Instruction:
         left, right = reshaped(x, [rows, inputs]), reshaped(parts.kernel, [inputs, outputs])
         batch: tuple[int, ...] = ()
     else:
-        left = turned(reshaped(x, [rows, groups, inputs]), [1, 0, 2])
-        right = turned(reshaped(parts.kernel, [inputs, groups, outputs // groups]), [1, 0, 2])
+        left = transposed(reshaped(x, [rows, groups, inputs]), [1, 0, 2])
+        right = transposed(reshaped(parts.kernel, [inputs, groups, outputs // groups]), [1, 0, 2])
         batch = (0,)
     op = Dot.of(
         lhs=shape_of(left), rhs=shape_of(right), dtype=dtype, lhs_batch_dims=batch, rhs_batch_dims=batch,
@@ -304,7 +304,7 @@ def _dot(parts: _Parts, x: Instruction) -> Instruction:
     )  # fmt: skip
     product = op(left, right)
     if groups > 1:
-        product = turned(product, [1, 0, 2])
+        product = transposed(product, [1, 0, 2])
     return reshaped(product, parts.result.dims)
 
 
@@ -324,14 +324,14 @@ def _window(inst: Instruction, parts: _Parts, target: Target | None) -> Instruct
     x, result = parts.x, parts.result
     if first:
         order = [0, rank + 1, *range(1, rank + 1)]
-        x = turned(x, order)
+        x = transposed(x, order)
         result = result.with_dims([result.dims[d] for d in order]).logical
     new = replace(
         op, shape=result, window=parts.window, dim_labels=canonical_labels(rank, first),
         feature_group_count=parts.groups, batch_group_count=1,
     )  # fmt: skip
     found = new(x, parts.kernel)
-    return turned(found, [0, *range(2, rank + 2), 1]) if first else found
+    return transposed(found, [0, *range(2, rank + 2), 1]) if first else found
 
 
 def _suits_winograd(parts: _Parts, target: Target | None) -> bool:
@@ -367,8 +367,8 @@ def _inputs_in_window(inst: Instruction, parts: _Parts, target: Target) -> Instr
     (batch, *spatial, _), window, groups = shape_of(parts.x).dims, parts.window, parts.groups
     inputs, rank = shape_of(parts.kernel).dims[-2], window.rank
     x = reshaped(parts.x, [batch, *spatial, groups, inputs])
-    x = turned(x, [0, rank + 2, *range(1, rank + 2)])
-    kernel = turned(parts.kernel, [rank, *range(rank), rank + 1])
+    x = transposed(x, [0, rank + 2, *range(1, rank + 2)])
+    kernel = transposed(parts.kernel, [rank, *range(rank), rank + 1])
     kernel = reshaped(kernel, [inputs, *window.size, 1, groups])
     wider = Window(
         (inputs, *window.size), (1, *window.stride), (0, *window.low), (0, *window.high),

@@ -197,13 +197,13 @@ def _scattered_first(inst: Instruction[hlo.ReduceScatter]) -> Instruction | None
     if at == 0:
         return None
     orders = [(at, *(d for d in range(shape_of(x).rank) if d != at)) for x in inst.operands]
-    turned = [hlo.Transpose(order)(x) for order, x in zip(orders, inst.operands, strict=True)]
+    transposed = [hlo.Transpose(order)(x) for order, x in zip(orders, inst.operands, strict=True)]
     parts = [
         Shape(shape.dtype, [shape.dims[d] for d in order])
         for order, shape in zip(orders, inst.shape.parts, strict=True)
     ]
     op = replace(inst.op, shape=joined(parts), dimensions=(0,))
-    found = inst.computation.add(op, turned, extra=inst.extra)
+    found = inst.computation.add(op, transposed, extra=inst.extra)
     leaves = [found] if len(parts) == 1 else [hlo.GetTupleElement(n)(found) for n in range(len(parts))]
     backs = [hlo.Transpose(tuple(map(order.index, range(len(order))))) for order in orders]
     return packed(inst.shape, [back(leaf) for back, leaf in zip(backs, leaves, strict=True)])

@@ -158,9 +158,9 @@ def _solution(inst: Instruction, a: XlaOp, b: XlaOp) -> Sequence[XlaOp]:
     if op.transpose_a is TransposeA.ADJOINT:
         a = mx.conjugate(a)
     # x a = b is a^T x^T = b^T; the transpose of an upper triangle is a lower one, and a flipped one is too.
-    turned = op.left_side == (op.transpose_a is not TransposeA.NO_TRANSPOSE)
-    a = mx.transposed(a) if turned else a
-    lower = op.lower != turned
+    transposed = op.left_side == (op.transpose_a is not TransposeA.NO_TRANSPOSE)
+    a = mx.transposed(a) if transposed else a
+    lower = op.lower != transposed
     b = b if op.left_side else mx.transposed(b)
     block = block_size(a.dims[1])
     if lower:

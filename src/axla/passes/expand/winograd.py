@@ -67,10 +67,10 @@ def _kernel(kernel: Instruction) -> Instruction:
     """The transformed kernel array, [16, inputs, outputs]; computed at compile time if it is constant."""
     *_, inputs, outputs = shape_of(kernel).dims
     computation, dtype, matrix = kernel.computation, shape_of(kernel).dtype, np.kron(_KERNEL, _KERNEL)
-    is_turned = isinstance(kernel.op, hlo.Transpose)
-    values = values_of(kernel.operands[0] if is_turned else kernel)
+    is_transposed = isinstance(kernel.op, hlo.Transpose)
+    values = values_of(kernel.operands[0] if is_transposed else kernel)
     if values is not None:
-        values = values.transpose(op_of(kernel, hlo.Transpose).dimensions) if is_turned else values
+        values = values.transpose(op_of(kernel, hlo.Transpose).dimensions) if is_transposed else values
         made = matrix @ values.reshape(9, -1).astype(np.float64)
         return computation.add(hlo.Constant.of(made.reshape(16, inputs, outputs), dtype))
     left, flat = computation.add(hlo.Constant.of(matrix, dtype)), reshaped(kernel, [9, inputs * outputs])

@@ -38,15 +38,15 @@ def layout_assignment(module: Module) -> None:
     """Moves transposes to the boundaries of regions of ops that work in any order of dimensions."""
     session = rewrite.current_session()
     for computation in module.computations:
-        if not any(_turns(inst) for inst in computation.instructions):
+        if not any(_is_transpose(inst) for inst in computation.instructions):
             continue
         for region in _regions(computation):
             order = _best_order(region)
             if order is not None and session.may_fire("layout-assignment", region[0]):
-                _Turned(region, order).replace()
+                _Transposed(region, order).replace()
 
 
-def _turns(inst: Instruction) -> bool:
+def _is_transpose(inst: Instruction) -> bool:
     """Whether an instruction is a transpose of rank LEAST_RANK or more that moves elements."""
     if not isinstance(inst.op, hlo.Transpose) or inst.shape.rank < LEAST_RANK:
         return False
@@ -102,12 +102,12 @@ def _best_order(region: Sequence[Instruction]) -> MinorToMajor | None:
     wanted: Counter[MinorToMajor] = Counter()
     whole = 0
     for inst in read:
-        if _turns(inst):
+        if _is_transpose(inst):
             wanted[op_of(inst, hlo.Transpose).dimensions] += shape_of(inst).byte_size
         if not isinstance(inst.op, hlo.Broadcast | hlo.Constant):
             whole += shape_of(inst).byte_size
     for inst, outside in users.items():
-        for order in {inverse(op_of(u, hlo.Transpose).dimensions) for u in outside if _turns(u)}:
+        for order in {inverse(op_of(u, hlo.Transpose).dimensions) for u in outside if _is_transpose(u)}:
             wanted[order] += shape_of(inst).byte_size
         # A reduce of a result needs no transpose: `algsimp` lets it reduce other dimensions.
         if inst is inst.computation.root or any(not isinstance(u.op, hlo.Reduce) for u in outside):
@@ -128,7 +128,7 @@ def _keeps_windows(inst: Instruction, order: MinorToMajor) -> bool:
     return long == sorted(long)
 
 
-class _Turned:
+class _Transposed:
     """Rewrites a region into another order of dimensions."""
 
     def __init__(self, region: Sequence[Instruction], order: MinorToMajor):

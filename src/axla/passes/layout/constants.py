@@ -174,8 +174,8 @@ def _panel(dot: Instruction, rhs: Instruction, target: Target) -> tuple[int, int
     plan = plan_product(spec, target)
     if spec.m == 1 and plan.method in ("columns", "rows"):
         width, far = row_panel(spec, target), rhs.shape.byte_size > target.caches.l2
-        turned = plan.method == "columns" and (far or spec.word > 1)
-        return (width, spec.word) if width else (0, 1) if turned else None
+        transposed = plan.method == "columns" and (far or spec.word > 1)
+        return (width, spec.word) if width else (0, 1) if transposed else None
     width = plan.tile.columns
     whole = plan.method == "tile" and plan.pack_rhs and sizes[2] % width == 0
     return (width, spec.word) if whole else None
@@ -188,20 +188,21 @@ def _store_panels(inst: Instruction, panel: int, word: int) -> None:
     stored: dict[bool, Instruction] = {}
     for dot in list(inst.users):
         op = op_of(dot, Dot)
-        turned, rows = op.rhs_contracting_dims == (1,), shape_of(dot).dims[0]
-        matrix = values.T if turned else values
+        transposed, rows = op.rhs_contracting_dims == (1,), shape_of(dot).dims[0]
+        matrix = values.T if transposed else values
         depth, columns = matrix.shape
-        if turned not in stored:
+        if transposed not in stored:
             literal = _literal(_laid_out(matrix, panel, word), inst)
-            name = f"{inst.name}.{'panels' if panel else 'turned'}"
-            stored[turned] = computation.add(Constant(literal.shape, literal), name=name, extra=inst.extra)
+            made = Constant(literal.shape, literal)
+            name = f"{inst.name}.{'panels' if panel else 'transposed'}"
+            stored[transposed] = computation.add(made, name=name, extra=inst.extra)
         new, lhs = replace(op, rhs_contracting_dims=(1,)), dot.operands[0]
         if panel:
             new = replace(new, shape=shape_of(dot).with_dims((rows, columns // panel, panel)).logical)
             if word > 1:
                 new = replace(new, lhs_contracting_dims=(1, 2), rhs_contracting_dims=(1, 3))
                 lhs = reshaped(lhs, (rows, depth // word, word))
-        made = computation.add(new, [lhs, stored[turned]], extra=dot.extra)
+        made = computation.add(new, [lhs, stored[transposed]], extra=dot.extra)
         computation.replace(dot, reshaped(made, (rows, columns)) if panel else made)
         computation.remove(dot)
     computation.remove(inst)

@@ -110,10 +110,10 @@ def _exchanged(inst: Instruction, order: Sequence[int]) -> Instruction:
     made = dot.computation.add(new, [rhs, lhs], extra=dot.extra)
     first, second = _free_dims(dot)
     now = [*range(first.start), *second, *first]
-    turns = [now.index(d) for d in order]
-    kept = [d for d in turns if shape_of(made).dims[d] != 1]
+    permutation = [now.index(d) for d in order]
+    kept = [d for d in permutation if shape_of(made).dims[d] != 1]
     if kept != sorted(kept):
-        made = dot.computation.add(Transpose(tuple(turns)), [made], extra=location(inst))
+        made = dot.computation.add(Transpose(tuple(permutation)), [made], extra=location(inst))
     return reshaped(made, shape_of(inst).dims)
 
 
@@ -175,22 +175,22 @@ def _canonical(dot: Instruction, limits: Limits) -> Instruction | None:
     m, n, k = prod(_sizes(lhs, lhs.free)), prod(_sizes(rhs, rhs.free)), prod(_sizes(lhs, lhs.contracting))
     lead = (batch,) if batch != 1 else ()
     at = len(lead)
-    plain, turned = lhs.orders()
-    left_turned = lhs.cost(turned) < lhs.cost(plain)
+    plain, transposed = lhs.orders()
+    swap_left = lhs.cost(transposed) < lhs.cost(plain)
     left = _arranged(
-        lhs.inst, turned if left_turned else plain, (*lead, k, m) if left_turned else (*lead, m, k)
+        lhs.inst, transposed if swap_left else plain, (*lead, k, m) if swap_left else (*lead, m, k)
     )
     # for the right operand, contracting dimensions come first in the plain form
-    turned_back, straight = rhs.orders()
-    right_turned = rhs.cost(turned_back) < rhs.cost(straight)
+    swapped, straight = rhs.orders()
+    swap_right = rhs.cost(swapped) < rhs.cost(straight)
     right = _arranged(
-        rhs.inst, turned_back if right_turned else straight, (*lead, n, k) if right_turned else (*lead, k, n)
+        rhs.inst, swapped if swap_right else straight, (*lead, n, k) if swap_right else (*lead, k, n)
     )
     batches = (0,) if lead else ()
     new = Dot(
         Shape(dot.shape.dtype, (*lead, m, n)), lhs_batch_dims=batches,
-        lhs_contracting_dims=(at if left_turned else at + 1,),
-        rhs_batch_dims=batches, rhs_contracting_dims=(at + 1 if right_turned else at,),
+        lhs_contracting_dims=(at if swap_left else at + 1,),
+        rhs_batch_dims=batches, rhs_contracting_dims=(at + 1 if swap_right else at,),
         operand_precision=op.operand_precision, algorithm=op.algorithm,
     )  # fmt: skip
     extra = replace(dot.extra, control_predecessors=())  # `expand` moves them
@@ -206,9 +206,9 @@ def _sizes(side: _Side, dims: Sequence[int]) -> list[int]:
 def _arranged(inst: Instruction, order: Sequence[int], dims: Sequence[int]) -> Instruction:
     """The operand transposed to the given order of dimensions and reshaped to `dims`."""
     if tuple(order) != tuple(range(len(order))):
-        turned = inst.computation.add(Transpose(tuple(order)), [inst], extra=location(inst))
-        if len(collapsed_transpose(turned)[0]) > 1:
-            inst = turned
+        transposed = inst.computation.add(Transpose(tuple(order)), [inst], extra=location(inst))
+        if len(collapsed_transpose(transposed)[0]) > 1:
+            inst = transposed
         else:
-            inst.computation.remove(turned)
+            inst.computation.remove(transposed)
     return reshaped(inst, dims)

@@ -27,7 +27,7 @@ def reduce_canonicalize(module: Module, target: Target) -> None:
             if not isinstance(inst.op, Reduce) or is_tiny(inst, limits) or is_inner_reduce(inst, limits):
                 continue
             while reduce_geometry(inst) is None and session.may_fire("reduce-canonicalize", inst):
-                new = cut(inst) if may_start_twice(inst) else turned(inst)
+                new = cut(inst) if may_start_twice(inst) else transposed(inst)
                 computation.replace(inst, new)
                 computation.remove(inst)
                 inst = new
@@ -65,7 +65,7 @@ def cut(reduce: Instruction) -> Instruction:
     return computation.add(Reduce(rest, op.to_apply), [inner, init], extra=reduce.extra)
 
 
-def turned(reduce: Instruction) -> Instruction:
+def transposed(reduce: Instruction) -> Instruction:
     """A reduce of operands that are transposed so that the reduced dimensions come last."""
     op = op_of(reduce, Reduce)
     count = len(reduce.operands) // 2

@@ -135,15 +135,15 @@ def _merged(values: XlaOp, vectors: XlaOp, link: XlaOp) -> tuple[XlaOp, XlaOp]:
     sign = mx.where(link < 0, -1.0, mx.number(link, 1.0))
     z = mx.joined([ops.Reshape(x, (count, 1, half)) for x in (first, second)], 2)
     z = mx.where(mx.places(z, 2) < half, z, z * sign) * 0.5**0.5
-    found, turned = _rank_one(d, z, 2 * ops.Abs(link))
-    both = ops.Transpose(ops.Reshape(turned, (count, size, 2, half)), (0, 2, 1, 3))
+    found, rotated = _rank_one(d, z, 2 * ops.Abs(link))
+    both = ops.Transpose(ops.Reshape(rotated, (count, size, 2, half)), (0, 2, 1, 3))
     product = ops.DotGeneral(both, pairs, (([3], [2]), ([0, 1], [0, 1])))
     return found, ops.Reshape(ops.Transpose(product, (0, 2, 1, 3)), (count, size, size))
 
 
 def _rank_one(d: XlaOp, z: XlaOp, rho: XlaOp) -> tuple[XlaOp, XlaOp]:
     """Eigenvalues (a column) and eigenvectors (rows) of diag(d) + rho z z^T. d and z are rows, |z| = 1."""
-    tolerance = 8 * mx.epsilon(d.dtype) * mx.largest(ops.Max(ops.Abs(d), mx.stretched(rho, d.dims)), 2)
+    tolerance = 8 * mx.epsilon(d.dtype) * mx.largest(ops.Max(ops.Abs(d), mx.broadcast(rho, d.dims)), 2)
     z = mx.where(rho * ops.Abs(z) <= tolerance, 0.0, z)
     rank, poles, gaps = _sorted(d, z)
     near = gaps <= tolerance
@@ -160,11 +160,11 @@ def _rank_one(d: XlaOp, z: XlaOp, rho: XlaOp) -> tuple[XlaOp, XlaOp]:
     base, offset, values = _roots(d, z, rho, rank, poles)
     vectors = _vectors(d, z, rank, poles, base, offset)
 
-    def turned(go: XlaOp, v: XlaOp, cluster: XlaOp, vectors: XlaOp) -> list[XlaOp]:
+    def rotated(go: XlaOp, v: XlaOp, cluster: XlaOp, vectors: XlaOp) -> list[XlaOp]:
         same = mx.where(mx.transposed(cluster) == cluster, mx.transposed(v) * v, 0.0)
         return [ops.ZerosLike(go), v, cluster, vectors - mx.product(vectors, same)]
 
-    vectors = mx.loop([again, v, cluster, vectors], lambda go, *_: go > 0, turned)[3]
+    vectors = mx.loop([again, v, cluster, vectors], lambda go, *_: go > 0, rotated)[3]
     return values, vectors
 
 

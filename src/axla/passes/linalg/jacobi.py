@@ -44,8 +44,8 @@ def orthogonal_rows(x: XlaOp, width: int) -> tuple[XlaOp, XlaOp]:
         c = ops.Rsqrt(1 + tangent * tangent)
         s = mx.like(c * tangent, x)
         c = mx.like(c, x)
-        turned = bottom * mx.where(size == 0, 1.0, mx.over(mx.conjugate(inner), known))
-        top, bottom = top * c - turned * s, top * s + turned * c
+        rotated = bottom * mx.where(size == 0, 1.0, mx.over(mx.conjugate(inner), known))
+        top, bottom = top * c - rotated * s, top * s + rotated * c
         # The first row stays, all others move on by one position.
         above = mx.joined([top[:, :1], bottom[:, :1], top[:, 1 : half - 1]], 1) if half > 1 else top
         below = mx.joined([bottom[:, 1:], top[:, half - 1 :]], 1) if half > 1 else bottom

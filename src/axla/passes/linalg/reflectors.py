@@ -124,7 +124,7 @@ def pivoted_qr(a: XlaOp, pivots: XlaOp) -> tuple[XlaOp, XlaOp, XlaOp]:
         taus = mx.where(mx.places(taus, 2) == j, tau, taus)
         return [_eliminated(a, j, j, v, tau, beta), taus, pivots, fixed, unit]
 
-    order = mx.stretched(mx.places(pivots, 2) + 1, pivots.dims)
+    order = mx.broadcast(mx.places(pivots, 2) + 1, pivots.dims)
     taus = mx.zeros(a.builder, a.dtype, (batch, 1, count))
     a, taus, order, *_ = mx.repeat(count, [a, taus, order, fixed, unit], step)
     return a, order, taus

@@ -41,9 +41,9 @@ def _potrf(given: CallAttributes, a: XlaOp) -> Results:
 
 
 def _trsm(given: CallAttributes, a: XlaOp, b: XlaOp) -> Results:
-    turns = {"N": TransposeA.NO_TRANSPOSE, "T": TransposeA.TRANSPOSE, "C": TransposeA.ADJOINT}
+    forms = {"N": TransposeA.NO_TRANSPOSE, "T": TransposeA.TRANSPOSE, "C": TransposeA.ADJOINT}
     left, lower, unit = given["side"] == "L", given["uplo"] == "L", given["diag"] == "U"
-    return [a.builder.add(TriangularSolve(left, lower, unit, turns[str(given["trans_x"])]), (a, b))]
+    return [a.builder.add(TriangularSolve(left, lower, unit, forms[str(given["trans_x"])]), (a, b))]
 
 
 def _getrf(_: CallAttributes, a: XlaOp) -> Results:
@@ -63,10 +63,10 @@ def _orgqr(_: CallAttributes, a: XlaOp, taus: XlaOp) -> Results:
 
 
 def _ormqr(given: CallAttributes, a: XlaOp, taus: XlaOp, c: XlaOp) -> Results:
-    turned = bool(given["transpose"])
+    transposed = bool(given["transpose"])
     if given["left"]:
-        return [times_q(a, taus, c, adjoint_of_q=turned)]
-    return [mx.adjoint(times_q(a, taus, mx.adjoint(c), adjoint_of_q=not turned))]
+        return [times_q(a, taus, c, adjoint_of_q=transposed)]
+    return [mx.adjoint(times_q(a, taus, mx.adjoint(c), adjoint_of_q=not transposed))]
 
 
 def _evd(given: CallAttributes, a: XlaOp) -> Results:

@@ -45,10 +45,10 @@ def dot_of_transpose_left(root: Instruction[Dot], lhs: Instruction[Transpose], r
 @rule(Dot, where=is_dense, allows=FREE)
 def dot_of_transpose_right(root: Instruction[Dot], lhs: Instruction, rhs: Instruction) -> Rewritten:
     """dot(x, transpose(y)) => dot(x, y), with other dimension numbers"""
-    op, turned = root.op, rhs.op
-    if not isinstance(turned, Transpose):
+    op, transposed = root.op, rhs.op
+    if not isinstance(transposed, Transpose):
         return None
-    numbers = through(turned, op.rhs_batch_dims, op.rhs_contracting_dims)
+    numbers = through(transposed, op.rhs_batch_dims, op.rhs_contracting_dims)
     if numbers is None:
         return None
     return replace(op, rhs_batch_dims=numbers[0], rhs_contracting_dims=numbers[1])(lhs, rhs.operands[0])

@@ -194,10 +194,10 @@ def broadcast_in_order(root: Instruction[Broadcast], x: Instruction) -> Rewritte
 @rule(Reverse)
 def reverse_unit_dims(root: Instruction[Reverse], x: Instruction) -> Rewritten:
     """reverse(x) => x along dimensions of size 1"""
-    return _turned(root, x, tuple(d for d in root.op.dimensions if shape_of(x).dims[d] != 1))
+    return _transposed(root, x, tuple(d for d in root.op.dimensions if shape_of(x).dims[d] != 1))
 
 
-def _turned(root: Instruction[Reverse], x: Instruction, needed: tuple[int, ...]) -> Rewritten:
+def _transposed(root: Instruction[Reverse], x: Instruction, needed: tuple[int, ...]) -> Rewritten:
     """`x` reversed along the dimensions `needed`; None if that is the root itself."""
     if not needed:
         return x
@@ -214,7 +214,7 @@ def reverse_reverse(root: Instruction[Reverse], inner: Instruction[Reverse]) -> 
 @rule(Reverse, of=Broadcast)
 def reverse_of_broadcast(root: Instruction[Reverse], inner: Instruction[Broadcast]) -> Rewritten:
     """reverse(broadcast(x)) => broadcast(x), for dimensions that repeat x"""
-    return _turned(root, inner, tuple(d for d in root.op.dimensions if d in inner.op.dimensions))
+    return _transposed(root, inner, tuple(d for d in root.op.dimensions if d in inner.op.dimensions))
 
 
 @rule(Copy)
@@ -248,8 +248,8 @@ def transpose_of_constant(root: Instruction[Transpose], x: Instruction) -> Rewri
     values = values_of(x)
     if values is None or values.nbytes > 1 << 20:
         return None
-    turned = values.transpose(root.op.dimensions)
-    return constant(root.computation, Literal(shape_of(root).logical, turned))
+    transposed = values.transpose(root.op.dimensions)
+    return constant(root.computation, Literal(shape_of(root).logical, transposed))
 
 
 @rule(Broadcast, of=Iota)
@@ -284,16 +284,16 @@ def constant_of_iota(root: Instruction, *_: Instruction) -> Rewritten:
 @rule(Transpose, of=Reshape)
 def transpose_of_reshaped_transpose(root: Instruction[Transpose], inner: Instruction) -> Rewritten:
     """transpose(reshape(transpose(x))) => reshape(transpose(x)), if only dimensions of size 1 are reshaped"""
-    (turned,) = inner.operands
-    if not isinstance(turned.op, Transpose) or len(inner.users) != 1:
+    (transposed,) = inner.operands
+    if not isinstance(transposed.op, Transpose) or len(inner.users) != 1:
         return None
-    before = [d for d, n in enumerate(shape_of(turned).dims) if n != 1]
+    before = [d for d, n in enumerate(shape_of(transposed).dims) if n != 1]
     after = [d for d, n in enumerate(shape_of(inner).dims) if n != 1]
-    if [shape_of(turned).dims[d] for d in before] != [shape_of(inner).dims[d] for d in after]:
+    if [shape_of(transposed).dims[d] for d in before] != [shape_of(inner).dims[d] for d in after]:
         return None
-    (x,) = turned.operands
+    (x,) = transposed.operands
     # for each dimension of `inner` its dimension in x
-    source = dict(zip(after, (turned.op.dimensions[d] for d in before), strict=True))
+    source = dict(zip(after, (transposed.op.dimensions[d] for d in before), strict=True))
     order = [source[d] for d in root.op.dimensions if d in source]
     units = [d for d, n in enumerate(shape_of(x).dims) if n == 1]
     moved = x if order == sorted(order) else Transpose((*order, *units))(x)

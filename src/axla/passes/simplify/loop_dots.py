@@ -79,7 +79,7 @@ def while_loop_dot_layout(module: Module) -> None:
         if is_shared:
             loop = with_own_body(loop)
             products = _against_order(loop, effectful)
-        carried(loop, [_turned(*found) for found in products], effectful)
+        carried(loop, [_transposed(*found) for found in products], effectful)
         changed = True
     if changed:
         remove_dead_computations(module)
@@ -132,25 +132,25 @@ def _against_order(loop: Loop, effectful: Container[Computation]) -> list[tuple[
     return found
 
 
-def _turned(product: Instruction, side: int) -> Instruction:
+def _transposed(product: Instruction, side: int) -> Instruction:
     """Makes a dot read its matrix with the contracting dimensions first. Returns the transposed matrix."""
     body, op = product.computation, op_of(product, hlo.Dot)
     matrix, other = product.operands[side], product.operands[1 - side]
     pairs = [(pair[side], pair[1 - side]) for pair in op.pairs]
     free = (op.rhs_free if side else op.lhs_free)(matrix.shape.rank)
-    turned = hlo.Transpose((*(own for own, _ in pairs), *free))(matrix)
+    transposed = hlo.Transpose((*(own for own, _ in pairs), *free))(matrix)
     precision = op.operand_precision if side else op.operand_precision[::-1]
     new = hlo.Dot.of(
-        shape_of(other), shape_of(turned), shape_of(product).dtype,
+        shape_of(other), shape_of(transposed), shape_of(product).dtype,
         lhs_contracting_dims=tuple(across for _, across in pairs),
         rhs_contracting_dims=tuple(range(len(pairs))), operand_precision=precision, algorithm=op.algorithm,
     )  # fmt: skip
-    made = body.add(new, [other, turned], extra=product.extra)
+    made = body.add(new, [other, transposed], extra=product.extra)
     if not side:
         rank, last = made.shape.rank, len(free)
         made = hlo.Transpose((*range(rank - last, rank), *range(rank - last)))(made)
     body.replace(product, made)
-    return turned
+    return transposed
 
 
 @dataclass(slots=True)

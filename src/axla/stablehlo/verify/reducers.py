@@ -95,7 +95,7 @@ def windows(s: Subject, labels: str, sizes: Sizes, names: tuple[str, ...]) -> li
     each attribute in `names` those for its number of elements and for their values.
     """
     count = len(sizes)
-    empty, pairs_rule, turned_rule, *rules = labels.split()
+    empty, pairs_rule, reversal_rule, *rules = labels.split()
     s.need(all(size is None or size > 0 for size in sizes), empty, "no window can be empty, found {}", sizes)
     lists = [(1,) * count] * 3
     for at, name in enumerate(names):
@@ -103,9 +103,9 @@ def windows(s: Subject, labels: str, sizes: Sizes, names: tuple[str, ...]) -> li
         size_rule, rule = rules[2 * at : 2 * at + 2]
         s.need(len(lists[at]) == count, size_rule, "{} must have {} items, found {}", name, count, lists[at])
         s.need(min(lists[at], default=1) > 0, rule, "{} must be positive, found {}", name, lists[at])
-    turned = s.known("window_reversal") or ()
+    reversed_ = s.known("window_reversal") or ()
     message = "window_reversal must have {} elements, found {}"
-    s.need(len(turned) in (0, count), turned_rule, message, count, turned)
+    s.need(len(reversed_) in (0, count), reversal_rule, message, count, reversed_)
     held = s.known("padding") or ()
     padding = table(held) if isinstance(held, mlir.DenseElements) else np.reshape(held, (-1, 2))
     fit = padding.shape in ((0, 2), (count, 2))

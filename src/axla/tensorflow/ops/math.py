@@ -235,11 +235,11 @@ def _cross(call: OpCall, a: XlaOp, b: XlaOp) -> XlaOp:
     check_same_dims(call, a, b)
     if a.dims[-1:] != (3,):
         call.fail(f"vectors of three numbers are wanted, found shape {list(a.dims)}")
-    a1, a2, b1, b2 = (_turned(value, places) for value in (a, b) for places in (1, 2))
+    a1, a2, b1, b2 = (_rolled(value, places) for value in (a, b) for places in (1, 2))
     return a1 * b2 - a2 * b1
 
 
-def _turned(value: XlaOp, places: int) -> XlaOp:
+def _rolled(value: XlaOp, places: int) -> XlaOp:
     """An array whose last dimension is rotated, so that it begins at index `places`."""
     pieces = [value[..., places:], value[..., :places]]
     return ops.ConcatInDim(value.builder, pieces, len(value.dims) - 1)

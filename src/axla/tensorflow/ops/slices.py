@@ -159,7 +159,7 @@ def _range(call: OpCall, at: int, given: tuple[Number, Number, int], whole: Dime
 
 def sliced(call: OpCall, value: XlaOp, found: Sequence[DimensionSlice]) -> XlaOp:
     """The elements of an array in a slice of each dimension."""
-    low, high, steps, turned = [], [], [], []
+    low, high, steps, reversed_ = [], [], [], []
     for d, part in enumerate(found):
         if not (isinstance(part.start, int) and isinstance(part.count, int)):
             low, high, steps = [*low, 0], [*high, value.dims[d]], [*steps, 1]
@@ -169,9 +169,9 @@ def sliced(call: OpCall, value: XlaOp, found: Sequence[DimensionSlice]) -> XlaOp
         high.append(first + (part.count - 1) * step + 1 if part.count else first)
         steps.append(step)
         if part.stride < 0:
-            turned.append(d)
+            reversed_.append(d)
     value = ops.Slice(value, low, high, steps)
-    value = ops.Rev(value, turned) if turned else value
+    value = ops.Rev(value, reversed_) if reversed_ else value
     for d, part in enumerate(found):
         if not (isinstance(part.start, int) and isinstance(part.count, int)):
             value = _dynamic(call, value, d, part)
@@ -288,8 +288,8 @@ def _update(call: OpCall, target: XlaOp, begin: XlaOp, end: XlaOp, strides: XlaO
         return target
     whole = ops.Reshape(broadcast_to(call, value, _shown(counts, kept)), counts)
     if all(abs(part.stride) == 1 for part in found):
-        turned = ops.Rev(whole, [d for d, part in enumerate(found) if part.stride < 0])
-        return ops.DynamicUpdateSlice(target, turned, _starts(call, found)) if counts else whole
+        reversed_ = ops.Rev(whole, [d for d, part in enumerate(found) if part.stride < 0])
+        return ops.DynamicUpdateSlice(target, reversed_, _starts(call, found)) if counts else whole
     changed = _placed(call, target.dims, found, full(call, counts, ops.Eq(whole, whole).dtype, 1))
     return ops.Select(changed, _placed(call, target.dims, found, whole), target)
 

@@ -144,9 +144,9 @@ def _depth(call: OpCall, value: XlaOp) -> XlaOp:
     if len(value.dims) != len(name.split("_")[0]) + (name == "NCHW_VECT_C"):
         call.fail(f"shape {list(value.dims)} does not fit attribute 'data_format', {name!r}")
     order = [0, 2, 3, 1, 4] if name == "NCHW_VECT_C" else [name.index(letter) for letter in "NHWC"]
-    turned = ops.Transpose(value, order)
-    vector = turned.dims[4:]
-    found = ops.Reshape(turned, [*turned.dims[:3], prod(turned.dims[3:])])
+    transposed = ops.Transpose(value, order)
+    vector = transposed.dims[4:]
+    found = ops.Reshape(transposed, [*transposed.dims[:3], prod(transposed.dims[3:])])
     found = _blocks_to_depth(call, found) if call.node.op == "SpaceToDepth" else _depth_to_blocks(call, found)
     found = ops.Reshape(found, [*found.dims[:3], found.dims[3] // prod(vector), *vector])
     return ops.Transpose(found, np.argsort(order).tolist())
