@@ -192,10 +192,9 @@ def _store_panels(inst: Instruction, panel: int, word: int) -> None:
         matrix = values.T if transposed else values
         depth, columns = matrix.shape
         if transposed not in stored:
-            literal = _literal(_laid_out(matrix, panel, word), inst)
-            made = Constant(literal.shape, literal)
+            found = _literal(_laid_out(matrix, panel, word), inst)
             name = f"{inst.name}.{'panels' if panel else 'transposed'}"
-            stored[transposed] = computation.add(made, name=name, extra=inst.extra)
+            stored[transposed] = computation.add(Constant(found.shape, found), name=name, extra=inst.extra)
         new, lhs = replace(op, rhs_contracting_dims=(1,)), dot.operands[0]
         if panel:
             new = replace(new, shape=shape_of(dot).with_dims((rows, columns // panel, panel)).logical)
