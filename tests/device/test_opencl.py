@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import _thread
 import ctypes as c
+import gc
 import threading
+import weakref
 
 import numpy as np
 import pytest
@@ -73,6 +75,14 @@ ENTRY e {
   high = f32[] constant(1)
   ROOT r = f32[8] rng(low, high), distribution=rng_uniform
 }"""
+ENDLESS = """
+body { x = s32[] parameter(0)
+  one = s32[] constant(1)
+  ROOT y = s32[] add(x, one) }
+always { x = s32[] parameter(0)
+  ROOT t = pred[] constant(true) }
+ENTRY e { x = s32[] parameter(0)
+  ROOT w = s32[] while(x), condition=always, body=body }"""
 X = np.arange(64, dtype=np.float32)
 TWO_X = (2 * X).tolist()
 
@@ -193,7 +203,8 @@ def test_the_deadline_of_a_run_that_the_host_waits_for(double, x, stuck):
 
 
 def test_a_deadline_fails_results(double, x, stuck):
-    (y,) = double.execute([x], asynchronous=True, deadline=0.02)
+    (y,) = double.execute([x], asynchronous=True, deadline=1000)
+    y.run.late = 0.0
     with pytest.raises(axla.DeadlineExceeded):
         y.block_until_ready()
     with pytest.raises(axla.DeadlineExceeded):
@@ -227,21 +238,31 @@ def test_cancel_while_the_host_waits(double, x, stuck):
 
 
 def test_ctrl_c_stops_the_part_of_the_host(client):
-    text = """
-      body { x = s32[] parameter(0)
-        one = s32[] constant(1)
-        ROOT y = s32[] add(x, one) }
-      always { x = s32[] parameter(0)
-        ROOT t = pred[] constant(true) }
-      ENTRY e { x = s32[] parameter(0)
-        ROOT w = s32[] while(x), condition=always, body=body }"""
-    program = client.compile(axla.parse(text))
+    program = client.compile(axla.parse(ENDLESS))
     timer = threading.Timer(0.05, _thread.interrupt_main)
     timer.start()
     with pytest.raises(KeyboardInterrupt):
         program(np.int32(1))
     timer.join()
     assert program.cancel() == 0
+
+
+def test_ctrl_c_while_the_part_of_the_host_starts(client, monkeypatch):
+    program, start, threads, entered = client.compile(axla.parse(ENDLESS)), threading.Thread.start, [], []
+
+    def interrupted(thread):
+        start(thread)
+        threads.append(thread)
+        raise KeyboardInterrupt
+
+    program._entry = lambda frame: entered.append(frame) or 0
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            program(np.int32(1))
+    for thread in threads:
+        thread.join()
+    assert program.cancel() == 0 and not entered  # the memory of the run is free by now
 
 
 # Other devices than the first.
@@ -338,6 +359,34 @@ def test_an_error_of_the_host_is_that_of_all_results(client, double, held):
         with pytest.raises(axla.AxlaError, match="nothing today"):
             array.tolist()
     assert double(X).tolist() == TWO_X
+
+
+def test_a_second_ctrl_c_leaves_the_memory_to_the_run(client, held, monkeypatch):
+    program, x, begun = client.compile(axla.parse(HELD)), client.device_put(X), threading.Event()
+    memory, threads = weakref.ref(x.memory("x")), []
+
+    def act():
+        threads.append(threading.current_thread())
+        begun.set()
+        again.wait(10)
+
+    def interrupted(*arguments):
+        begun.wait()
+        raise KeyboardInterrupt
+
+    again = threading.Event()
+    held.acts.append(act)
+    held.set()
+    with monkeypatch.context() as patch:
+        patch.setattr("axla.backends.kit.wait", interrupted)
+        patch.setattr(threading.Thread, "join", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            program(x)
+    gc.collect()
+    assert x.is_deleted and memory() is not None and threads[0].is_alive()
+    again.set()
+    threads[0].join()
+    assert memory() is None
 
 
 @pytest.mark.parametrize("how", ["cancel", "deadline"])

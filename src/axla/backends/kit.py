@@ -59,9 +59,7 @@ _POLL = 0.01  # seconds
 _Result = TypeVar("_Result")
 
 
-def program_of(
-    module: Module, options: CompileOptions, target: Target = PLAIN
-) -> tuple[Program, bytes]:  # fmt: skip
+def program_of(module: Module, options: CompileOptions, target: Target = PLAIN) -> tuple[Program, bytes]:
     """Returns (the program of a module, the bytes of its constants). All passes are run on a copy of the
     module: arrays at its boundary become row-major, and parameters that the options name are donated.
 
@@ -147,11 +145,12 @@ class HostExecutable(Executable):
 
 def apart(work: Callable[[], _Result], stop: Callable[[], None]) -> _Result:
     """Runs `work` in another thread and returns its result. Ctrl-C calls `stop`, and is raised when the work
-    has ended.
+    has ended. A second Ctrl-C is raised at once: what the work uses must be kept alive by `work` itself.
     """
     with ThreadPoolExecutor(1) as pool:
-        run = pool.submit(work)
+        pool.submit(int).result()  # starts the thread: if Ctrl-C interrupted that, the pool would not join it
         try:
+            run = pool.submit(work)
             while not run.done():
                 wait([run], _POLL)
         except BaseException:

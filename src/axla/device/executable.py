@@ -146,12 +146,12 @@ class DeviceExecutable(Executable):
         frame.cancel = c.addressof(run.flag)
         self._running[frame.run_id] = run
         going = False
+        held = given, made, host, table, arguments, results, workspace
         try:
             if runner.is_busy() or (options.asynchronous and self.compiled.waits and self._counted is None):
-                held = given, made, host, table, arguments, results, workspace
                 runner.add(run, partial(self._enter, frame, run, before, held))
             else:
-                self._enter(frame, run, before)
+                self._enter(frame, run, before, held)
             going = options.asynchronous
             if not going:
                 run.wait()
@@ -161,14 +161,14 @@ class DeviceExecutable(Executable):
                 self._running.pop(frame.run_id, None)
         return run
 
-    def _enter(self, frame: Any, run: DeviceRun, before: list[DeviceRun], held: object = None) -> None:
+    def _enter(self, frame: Any, run: DeviceRun, before: list[DeviceRun], held: object) -> None:
         """Queues the work of a run; `held` is kept alive until then. Raises the error of an argument."""
         for other in before:
             other.check()
         frame.rng_state, device_of[frame.run_id] = self._rng, self.ordinal
         try:
             with run.until_late():
-                code = self._entered(c.addressof(frame), run)
+                code = self._entered(frame, run, held)
         finally:
             del device_of[frame.run_id]
         self._rng = tuple(frame.rng_state)
@@ -176,11 +176,12 @@ class DeviceExecutable(Executable):
             self._failed(frame, run, code)
         run.event = self.driver.mark()
 
-    def _entered(self, frame: int, run: DeviceRun) -> int:
+    def _entered(self, frame: Any, run: DeviceRun, held: object) -> int:
         """Executes the host's part of a run, on another thread if it may take long, so that Ctrl-C stops it.
-        Returns its error code.
+        Returns its error code. A thread that a second Ctrl-C leaves behind keeps `held` alive.
         """
-        begin, enter = time.monotonic(), partial(self._entry, frame)
+        begin = time.monotonic()
+        enter = partial(lambda *kept: self._entry(c.addressof(frame)), frame, run, held)
         here = threading.current_thread() is not threading.main_thread() or not self._long
         code = enter() if here else apart(enter, partial(run.stop, abi.INTERRUPTED))
         self._long = time.monotonic() - begin > SHORT
@@ -253,9 +254,8 @@ class DeviceExecutable(Executable):
 
     def _payload(self) -> bytes:
         made = self.compiled
-        target = identity(self.driver.target)
         head = {
-            "target": target, "symbols": made.symbols, "host_bytes": made.host_bytes,
+            "target": identity(self.driver.target), "symbols": made.symbols, "host_bytes": made.host_bytes,
             "waits": made.waits, "host_steps": dict(made.host_steps),
         }  # fmt: skip
         images = (json.dumps(head).encode(), made.code, *made.images)

@@ -272,10 +272,8 @@ class OpenCL(Driver):
         self._context = self._made(
             "a context", lib.clCreateContext, None, 1, c.byref(self._device), None, None
         )
-        timed, create = (
-            (c.c_uint64 * 3)(_QUEUE_PROPERTIES, _PROFILING, 0),
-            lib.clCreateCommandQueueWithProperties,
-        )
+        timed = (c.c_uint64 * 3)(_QUEUE_PROPERTIES, _PROFILING, 0)
+        create = lib.clCreateCommandQueueWithProperties
         self._queue = self._made("a queue", create, self._context, self._device, timed)
         functions = _functions(lib)
         kind = c.CFUNCTYPE(c.c_int32, c.c_void_p, c.c_void_p, c.c_int64)
