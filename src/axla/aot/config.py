@@ -127,14 +127,16 @@ def _entries(kind: str, messages: Iterable[dict[str, Any]]) -> tuple[ConfigEntry
 
 
 def configured(example: Example, config: Config) -> Example:
-    """The program between feeds and fetches, with the names of the configuration."""
+    """The part of a program between the feeds and fetches of `config`, with their names."""
     source = example.source
     module = graph_ends.flattened(source.module)
     return between(example, module, Ends(module, source.arguments, source.results), config)
 
 
 def between(example: Example, module: Module, ends: Any, config: Config) -> Example:
-    """The part of a module between feeds and fetches, which `ends` locates."""
+    """The library source for the part of a module between the feeds and fetches of `config`. `ends` finds
+    their instructions by name. `example` has the source and the inputs of the whole module, which is changed.
+    """
     takes: list[tuple[ConfigEntry, Label, Instruction]] = []
     for entry in (*config.feeds, *config.variables):
         place, label = ends.argument(entry.node, entry.output, str(entry))

@@ -17,7 +17,7 @@ _TYPES = {"pred": "bool", "f32": "f32", "f64": "f64", "c64": "[f32; 2]", "c128":
 
 
 def build_script(library: CompiledLibrary) -> str:
-    """The text of build.rs for a crate in the folder of the archive."""
+    """The text of build.rs, for a Rust crate in the same folder as the library's archive, `P.a`."""
     return fill("aot/build.rs", PREFIX=library.prefix) + "\n"
 
 
@@ -29,7 +29,7 @@ def rust_type(dtype: DType) -> str:
 
 
 def module(library: CompiledLibrary) -> str:
-    """The text of P.rs."""
+    """The text of the Rust module, `P.rs`."""
     in_file = library.takes_weights
     parts = [fill(
         "aot/module.rs", NAME=str(library.name), TARGET=library.target.name, PREFIX=library.prefix,

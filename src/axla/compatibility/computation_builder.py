@@ -211,7 +211,7 @@ class ComputationBuilder:
 
     @_deferred
     def Sort(self, operand: XlaOp) -> XlaOp:
-        """The elements in ascending order; of an array with more dimensions, those of every row."""
+        """The operand with its elements sorted along the last dimension, in ascending order."""
         return ops.Sort(self._builder, [operand])
 
     def _typed(self, what: str, dtype: DType, *values: object) -> list[XlaOp]:

@@ -294,7 +294,7 @@ def parse(text: str, where: str = "flags") -> dict[str, Any]:
 
 def convert(field: str, text: str | None, spelling: str) -> Any:
     """Converts the text of a flag to the type of the field. `text` is None for a flag without a value, such
-    as `--name`.
+    as `--name`. Raises InvalidArgument for a wrong value; the message calls the flag `spelling`.
     """
     wanted = _TYPES[field]
     value: Any = text

@@ -125,7 +125,10 @@ class DeviceRun:
         return self.done or self.is_stopped()
 
     def _join(self, timeout: float | None) -> None:
-        """Works for the device until the run is done; on another thread if that may take long."""
+        """Calls the driver's `join`, which waits for the run; if the device is a CPU, it meanwhile computes.
+        A new thread makes the call if the previous wait was long; this thread if it was short and there is no
+        time limit.
+        """
         driver = self.driver
         if timeout is None and self.late == math.inf and driver.waited < SHORT:
             driver.join(self.event)

@@ -122,8 +122,8 @@ Logistic = transcendental(
 
 
 def _beside_cut(function: Callable[[AnyArray], AnyArray], part: str) -> ArrayFunction:
-    """A version of `function` that, on its branch cut, where the part `part` of a complex x is 0, returns the
-    value of the side where the part is positive, whatever the sign of the zero.
+    """A version of `function` that treats -0 as +0 in one part of a complex x: `part` is "real" or "imag". On
+    the branch cut, where this part is 0, it returns the value of the side where the part is positive.
     """
 
     def evaluate(x: AnyArray) -> AnyArray:

@@ -109,8 +109,8 @@ def is_inner_reduce(inst: Instruction, limits: Limits) -> bool:
 
 
 class ReduceKind(Kind):
-    """The base of kinds with reduces over one space [outer, reduced, inner], of which at least one is
-    long.
+    """The base class of the row and the column kind. All heroes of a kernel are reduces that read arrays of
+    the same simplified shape [outer, reduced, inner], and are too long to be loops within an element.
     """
 
     heroes = (Reduce,)
@@ -122,22 +122,22 @@ class ReduceKind(Kind):
 
     @classmethod
     def geometry(cls, inst: Instruction, limits: Limits) -> ReduceGeometry | None:
-        """The space of a reduce that can be a hero of this kind; None for others."""
+        """The sizes [outer, reduced, inner] of a reduce that can be a hero of this kind; None for others."""
         found = reduce_geometry(inst)
         known = found is not None and found.is_row == cls.by_rows
         return found if known and not is_inner_reduce(inst, limits) else None
 
     @classmethod
     def why_not_joined(cls, inst: Instruction, limits: Limits) -> str | None:
-        """The reason why a reduce that is no hero is not in other kernels: its dimensions are not adjacent.
-        None for a short reduce.
+        """The reason why a reduce that cannot be a hero has a kernel of its own: its dimensions are not
+        adjacent. None for a short reduce, which other kernels compute as a loop within an element.
         """
         return None if is_inner_reduce(inst, limits) else "reduces dimensions that are not adjacent"
 
     @classmethod
     def reduces(cls, body: KernelBody, limits: Limits) -> tuple[list[Instruction], ReduceGeometry] | None:
-        """The heroes of a kernel and their space; None if their spaces differ, or they are not all evaluated
-        in the space of the roots.
+        """The heroes of a kernel and their sizes [outer, reduced, inner]. None if the sizes differ, or if a
+        hero is not read at the indices of the roots.
         """
         reduces = (i for i in body.order if isinstance(i.op, Reduce) and not is_inner_reduce(i, limits))
         heroes = [i for i in reduces if reduce_geometry(i) is not None]
@@ -258,7 +258,9 @@ class RowKind(ReduceKind):
 
     @classmethod
     def match(cls, body: KernelBody, limits: Limits) -> RowKind | None:
-        """The kernel, if its heroes are reduces of one space and its roots have sizes in `root_sizes`."""
+        """The kind of a kernel, if all heroes have the same numbers of rows and columns, and a root has one
+        element per row or per element of the rows; else None.
+        """
         found = cls.reduces(body, limits)
         if found is None:
             return None
@@ -436,7 +438,9 @@ class ColumnKind(ReduceKind):
 
     @classmethod
     def match(cls, body: KernelBody, limits: Limits) -> ColumnKind | None:
-        """The kernel, if its heroes are reduces of one space that do not depend on each other."""
+        """The kind of a kernel, if all heroes have the same sizes [outer, reduced, inner] and none depends on
+        another; else None.
+        """
         found = cls.reduces(body, limits)
         if found is None:
             return None

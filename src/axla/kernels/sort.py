@@ -157,7 +157,9 @@ class SortKind(HeroKind):
 
     @classmethod
     def overwritten(cls, hero: Instruction, limits: Limits) -> tuple[Instruction, ...]:
-        """All operands, if single threads sort: they read an element before they overwrite it. Else none."""
+        """The operands that may share memory with the results: all on targets where one thread sorts a line,
+        since it reads elements before it overwrites them; else none.
+        """
         return hero.operands if limits.sorts_in_place else ()
 
     def plan(self, task: KernelTask, target: Target) -> SortPlan:

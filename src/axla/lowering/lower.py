@@ -274,8 +274,8 @@ class _Lowering:
     def passed(
         self, inst: Instruction, places: Mapping[int, BufferSlice | None], steps: list[Step]
     ) -> list[ArrayValue]:
-        """The leaves of `inst` that `places` names: arrays copied to their memory where needed, small values
-        as they are.
+        """The values of the leaves of `inst` whose numbers are the keys of `places`. Adds steps that copy
+        arrays to the slices in `places`, unless they are there already. A leaf with None stays in registers.
         """
         return [self.values.at(inst, leaf, place, steps) for leaf, place in places.items()]
 

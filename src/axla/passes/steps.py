@@ -44,7 +44,7 @@ class Pass:
         return _function(self.home)
 
     def __call__(self, **options: Any) -> Pass:
-        """Returns the pass with these options added; options that it already has are kept or replaced."""
+        """Returns a copy of the pass with these options, which replace options of the same names."""
         return replace(self, options=tuple({**dict(self.options), **options}.items()))
 
     def __str__(self) -> str:

@@ -13,8 +13,8 @@ from axla.pjrt.table import FFI, LAYOUTS, SHARDINGS, STRUCTS, addresses
 
 
 def _shardings(which: str) -> Callable[[Any], None]:
-    """Returns a function that passes the shardings of a program's arguments or results to the caller, as
-    OpSharding protos.
+    """The implementation of PJRT_Shardings_PJRT_Executable_ParameterShardings (`which` is "arguments") or of
+    ..._OutputShardings ("results"): writes OpSharding protos to the argument structure of the C function.
     """
 
     def give(args: Any) -> None:

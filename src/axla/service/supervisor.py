@@ -161,7 +161,7 @@ class Worker:
 
 
 class Supervisor:
-    """A server. `run` returns after `stop`, when all workers have ended."""
+    """The server: admits clients and monitors workers. `run` returns after `stop`, when all workers ended."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings

@@ -280,7 +280,7 @@ class SocketTransport(Transport):
         if kind == PIECE and size >= _PIECE.size and self._mine is not None:
             slot, part = body[0], super()._found(0, 0, body)
             if slot >= PIECES or part.size > PIECE_BYTES:
-                raise BadMessage(f"service: a piece of {part.size} bytes in slot {slot} does not fit")
+                raise BadMessage(f"service: {part.size} bytes in slot {slot}: slots are too small or too few")
             body = body[: _PIECE.size].tobytes() + self._place(slot, part)
         self.send(call, kind, body)
 

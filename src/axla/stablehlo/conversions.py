@@ -162,8 +162,8 @@ def _field_of(name: str) -> str:
 
 
 def _structure(mnemonic: str, dialect: str) -> Conversion:
-    """A structure of dimension numbers whose fields are fields of the op. That of a ragged dot may contain
-    that of a dot.
+    """The conversion of an attribute with dimension numbers, `#DIALECT.MNEMONIC<...>`, to fields of the op
+    and back. The fields of an attribute inside it, such as the `dot` of a `ragged_dot`, are read too.
     """
     readers = {"l/": partial(attr.integers, default=()), "i/": partial(attr.integer, default=0)}
     kinds = STRUCTURES[mnemonic].items()

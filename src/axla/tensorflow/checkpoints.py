@@ -140,7 +140,7 @@ class Bundle(Mapping[str, np.ndarray]):
                 raise ParseError(f"{what}: its slice {_shown(box)} is missing")
             values = self._tensor(part, what)
             if values.shape != tuple(along.stop - along.start for along in box):
-                raise ParseError(f"{what}: its slice {_shown(box)} has another shape, {list(values.shape)}")
+                raise ParseError(f"{what}: its slice {_shown(box)} has values of shape {list(values.shape)}")
             parts.append((box, values))
         return _whole(parts, dims, what)
 

@@ -192,8 +192,8 @@ class _Search:
         )
 
     def threads(self, what: str) -> Verdict:
-        """Blames the kernel that depends on the number of threads, or on chance; if there is none, the
-        threads.
+        """Blames the kernel whose results depend on the number of threads, or differ from run to run; if none
+        is found, the threads.
         """
         if racing := self.racing(what):
             return racing
@@ -201,7 +201,10 @@ class _Search:
         return self.found("threads")
 
     def racing(self, what: str) -> Verdict | None:
-        """Blames the kernel whose ranges depend on each other; None if all give equal bits."""
+        """Runs each kernel alone, several times with several threads. Blames the first whose results differ,
+        as its ranges of steps then affect each other; None if none does. `what` is the cause that the verdict
+        names.
+        """
         for piece in self.pieces():
             try:
                 question = self.question.but(repeat=AGAIN)

@@ -97,7 +97,9 @@ def plain(module: Module) -> Iterator[Module]:
 
 
 def roots(module: Module) -> Iterator[Module]:
-    """Makes an earlier value the result: early values first, about sixteen of a long program."""
+    """Yields copies of the module, each with another instruction of the entry as root: early instructions
+    first, about sixteen of a long program.
+    """
     order = [i for i in post_order(module.entry) if not i.op.structural and i is not module.entry.root]
     step = max(1, len(order) // 16)
     for inst in order[::step]:
@@ -109,7 +111,9 @@ def roots(module: Module) -> Iterator[Module]:
 
 
 def outputs(module: Module) -> Iterator[Module]:
-    """Drops results: halves, quarters..., single ones; a single result loses its tuple."""
+    """Yields copies of the module with fewer results: without halves of them, quarters..., single ones. If
+    there is only one result, yields a copy that returns it without a tuple.
+    """
     root = module.entry.root
     if not isinstance(root.op, Tuple):
         return

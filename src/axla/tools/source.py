@@ -165,7 +165,7 @@ def add_target(parser: argparse.ArgumentParser) -> None:
 
 
 def target_of(name: str | None) -> CpuTarget:
-    """The target that --target-cpu names."""
+    """The target with this name, the value of --target-cpu; for None, the target of this machine."""
     from axla.aot.machines import NATIVE, machine
 
     return machine(name or NATIVE)

@@ -108,7 +108,9 @@ class Outcome:
 
 
 class Trials(Apart):
-    """A child process that runs modules, each for a question."""
+    """A child process that runs modules; `ask` returns the outcome of a run under the conditions of a
+    Question.
+    """
 
     def __enter__(self) -> Trials:
         return self

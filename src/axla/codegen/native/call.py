@@ -393,7 +393,7 @@ def _slow(f: GlueFunction, this: Ssa, arguments: Ssa, count: Ssa, names: Ssa, fl
     with f.if_(names.ne(0)):
         keywords.store(f.call("i64", "PyTuple_Size", names))
     total = count + keywords.load("i64")
-    f.guard(f.call("ptr", "PyErr_Occurred").ne(0), f.null())  # the run of an argument failed
+    f.guard(f.call("ptr", "PyErr_Occurred").ne(0), f.null())  # the run that computes an argument failed
     # Not on the stack: a caller may pass a million arguments by mistake.
     size = (total + 4) << 3
     given = f.call("ptr", "axla_allocate", size)

@@ -49,8 +49,8 @@ def dot_merger(module: Module) -> None:
 
 
 def _is_narrow(inst: Instruction, side: int) -> bool:
-    """Whether a product of two matrices is narrow on the given side (0: left, 1: right) and wide on the
-    other.
+    """Whether one operand of a product of two matrices, lhs for side 0 and rhs for side 1, has so few rows or
+    columns that merging pays, and the other operand at least WIDE columns or rows.
     """
     op, (left, right) = op_of(inst, Dot), inst.operands
     if op.lhs_batch_dims or len(op.lhs_contracting_dims) != 1 or len(shape_of(inst).dims) != 2:

@@ -83,8 +83,11 @@ def _each(x: XlaOp, flag: XlaOp) -> XlaOp:
 
 
 def _first_column(both: XlaOp, low: XlaOp, high: XlaOp, since: XlaOp) -> XlaOp:
-    """A multiple of the first column of (H - s)(H - t), where s and t are the eigenvalues of the last 2 x 2
-    block: three numbers, for the rows from `low` on.
+    """The column that begins a step of the QR algorithm on rows and columns `low` to `high` of H: a multiple
+    of the first column of (H - s)(H - t), whose only nonzero elements are in the three rows from `low` on.
+
+    s and t are the eigenvalues of the last 2 x 2 block; every UNUSUAL-th step takes other shifts. `since` is
+    the number of steps since the last eigenvalue was found.
     """
     top, end = mx.part(both, low, low, 3, 3), mx.part(both, high - 1, high - 1, 2, 2)
     x, y, w = end[:, 1:, 1:], end[:, :1, :1], end[:, 1:, :1] * end[:, :1, 1:]

@@ -398,7 +398,7 @@ def associate_constants(root: Instruction, inner: Instruction, b: Instruction) -
 
 @rule(hlo.Add, of=hlo.Subtract, where=_wraps)
 def add_to_difference(root: Instruction, inner: Instruction, b: Instruction) -> Rewritten:
-    """(a - x) + b => (a + b) - x for constants (integers)"""
+    """(a - x) + b => (a + b) - x, for integer constants a and b"""
     a, x = inner.operands
     if not is_constant(a) or not is_constant(b) or not same_shape(x, root):
         return None

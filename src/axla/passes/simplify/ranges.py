@@ -219,8 +219,8 @@ def _of_values(values: np.ndarray) -> Progression | None:
 def lacks_negative_zero(inst: Instruction, assumed: frozenset[Instruction] = frozenset()) -> bool:
     """Whether no element is -0.0, so that adding 0.0 changes no element.
 
-    For an element that a loop carries, this must hold for the initial value and for the value after a trip.
-    For the latter it is assumed for the current value, which is then in `assumed`.
+    A value that a loop carries is proved by induction: its initial value has no -0.0, and neither has its
+    value after a trip, assuming that it had none before. `assumed` has the instructions assumed to have none.
     """
     if inst in assumed:
         return True

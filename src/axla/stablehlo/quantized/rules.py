@@ -80,8 +80,8 @@ def _requantized(
 
 
 def _of_result(writer: Quantizer, operation: mlir.Operation, operands: list[mlir.Value]) -> list[mlir.Value]:
-    """Converts operands to the quantized type of the result, unless both types have axes. Raises VerifyError
-    if only one of the two has axes.
+    """Converts quantized operands to the quantized type of the result, but leaves an operand unchanged if it
+    and the result are both quantized per axis. Raises VerifyError if only one of them is.
     """
     result = operation.results[0].type
     to = quantized_type(result)

@@ -53,7 +53,7 @@ def _suppression(call: OpCall, boxes: XlaOp, scores: XlaOp, size: XlaOp, *limits
 
 
 def _corners(boxes: XlaOp) -> list[XlaOp]:
-    """The smallest and largest coordinates of each box: y, y, x, x."""
+    """The coordinates of each box: lowest y, highest y, lowest x, highest x. Corners may be in any order."""
     y, x, other_y, other_x = (boxes[:, k] for k in range(4))
     return [ops.Min(y, other_y), ops.Max(y, other_y), ops.Min(x, other_x), ops.Max(x, other_x)]
 
@@ -67,7 +67,9 @@ def _best(scores: XlaOp) -> XlaOp:
 
 
 def _chosen(step: XlaOp, scores: XlaOp, chosen: XlaOp, overlap: XlaOp, *corners: XlaOp) -> list[XlaOp]:
-    """The state after the box with the best score is selected: the scores of dropped boxes are -infinity."""
+    """The loop state after one more selection: of the box with the highest score. The selected box, and boxes
+    that overlap it too much, get the score -infinity.
+    """
     count = scores.dims[0]
     places = ops.Iota(step.builder, S32, count)
     place = reduced(ops.Select(ops.Eq(scores, _best(scores)), places, count), [0], "Min")

@@ -129,10 +129,10 @@ def _part(call: OpCall, value: XlaOp, k: XlaOp | None = None, padding: XlaOp | N
 
 @lowering("DiagPart")
 def _tensor_part(call: OpCall, value: XlaOp) -> XlaOp:
-    """The elements of an array whose first half of indices equals the second half."""
+    """The elements of an array of rank 2k whose first k indices equal the last k."""
     half = len(value.dims) // 2
     if not half or value.dims[:half] != value.dims[half:]:
-        call.fail(f"the operand has shape {list(value.dims)}, wanted equal halves")
+        call.fail(f"the operand has dims {list(value.dims)}; their first half must equal the second")
     size = prod(value.dims[:half])
     return ops.Reshape(_part(call, ops.Reshape(value, [size, size])), value.dims[:half])
 

@@ -242,7 +242,7 @@ def _stateless(call: OpCall, shape: XlaOp, *given: XlaOp) -> XlaOp | np.ndarray:
     if count == 3:
         folds = _is_folded(call, given[0]) and _is_folded(call, given[1])
         source = keyed(call, *given[:3])
-    else:  # XLA has no kernel for unsigned integers: TensorFlow's CPU kernel extends the sign
+    else:  # unsigned: as TensorFlow's CPU kernel, which extends the sign; XLA has none
         folds = _is_folded(call, given[0])
         source = seeded(call, given[0], folds or call["dtype"] in ("DT_UINT32", "DT_UINT64"))
     folds = folds and source.algorithm is PHILOX and prod(dims) * dtype.itemsize <= folded.MOST_BYTES

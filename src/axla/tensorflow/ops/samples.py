@@ -27,7 +27,7 @@ StatelessMultinomial: logits:T num_samples:i32 seed:Tseed Tseed=type?DT_INT64 ou
 
 @lowering("RandomUniform", "RandomStandardNormal")
 def _usual(call: OpCall, shape: XlaOp) -> XlaOp:
-    """Uniform numbers in [0, 1), or numbers of the standard normal distribution."""
+    """Random numbers: uniform in [0, 1) for RandomUniform, standard normal for RandomStandardNormal."""
     dtype, draw = call.dtype("dtype"), ops.RngUniform if call.node.op == "RandomUniform" else ops.RngNormal
     zero, one = ops.Zero(call.builder, dtype), ops.One(call.builder, dtype)
     return draw(zero, one, Shape(dtype, shape_operand(call, shape)))

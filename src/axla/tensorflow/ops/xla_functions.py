@@ -119,7 +119,7 @@ def _call_module(call: OpCall, values: list[XlaOp]) -> XlaOp:
     takes the number of its platform as first argument.
     """
     if call["function_list"] or call["has_token_input_output"]:
-        raise UnsupportedError("unsupported: a program of StableHLO with calls of the graph, or tokens")
+        raise UnsupportedError("programs of StableHLO that call functions of the graph, or use tokens")
     source = stablehlo(contents(call["module"].encode("utf-8", "surrogateescape")))
     if source is None:
         call.fail("attribute 'module' is not a program of StableHLO")
