@@ -107,8 +107,8 @@ def _unique(call: OpCall, value: XlaOp, axis: XlaOp | None = None) -> list[XlaOp
     if len(places) > 1 or not places and len(value.dims) != 1:
         call.fail(f"axis {list(places)} does not select one dimension of shape {list(value.dims)}")
     at = call.axis(places[0], len(value.dims)) if places else 0
-    order = [at, *(d for d in range(len(value.dims)) if d != at)]
-    rows, dtype, size = ops.Transpose(value, order), call.dtype("out_idx"), value.dims[at]
+    front = [at, *(d for d in range(len(value.dims)) if d != at)]
+    rows, dtype, size = ops.Transpose(value, front), call.dtype("out_idx"), value.dims[at]
     if not size:
         return [value, *[full(call, (0,), dtype)] * (len(call.node.types or ()) - 1)]
     numbers, there = ops.Iota(call.builder, np.int32, size), None
@@ -122,7 +122,7 @@ def _unique(call: OpCall, value: XlaOp, axis: XlaOp | None = None) -> list[XlaOp
     count = reduced(group if there is None else ops.Select(order < there, group, -1), [0], "Max") + 1
     number = scattered(numbers, _column(found), numbers, "Update")
     index = scattered(numbers, _column(order), take(number, take(first, group, 0), 0), "Update")
-    differing = ops.Transpose(shortened(call, take(rows, found, 0), count), np.argsort(order).tolist())
+    differing = ops.Transpose(shortened(call, take(rows, found, 0), count), np.argsort(front).tolist())
     whole = index if there is None else ops.SetDimensionSize(index, there, 0)
     results = [differing, ops.ConvertElementType(whole, dtype)]
     if "WithCounts" in call.node.op:
