@@ -84,7 +84,7 @@ def test_programs_of_stablehlo_are_called_for_the_shapes_of_their_arguments():
     np.testing.assert_array_equal(np.asarray(found[1]), [1, 2])
     for more, reason in (
         ({"platforms": {"list": {"s": [b"TPU"]}}}, "for TPU, wanted CPU"),
-        ({"has_token_input_output": {"b": True}}, "or tokens"),
+        ({"has_token_input_output": {"b": True}}, "or use tokens"),
     ):
         with pytest.raises(UnsupportedError, match=reason):
             import_graph(graph_of(call_of(**more)), feeds, fetches)
