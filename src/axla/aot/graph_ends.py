@@ -10,14 +10,12 @@ from axla.aot.names import derived
 from axla.core.dataclass import dataclass
 from axla.core.errors import InvalidArgument
 from axla.core.shape import Shape, TupleShape
-from axla.core.shape_util import indexed_leaves
+from axla.core.shape_util import LeafPath, indexed_leaves
 from axla.custom.site import nest
 from axla.hlo import GetTupleElement, Parameter, Tuple
 from axla.ir.clone import clone_module
 from axla.ir.graph import Alias, Computation, Instruction, Module
 from axla.ir.traverse import below, post_order
-
-LeafPath = tuple[int, ...]
 
 
 def flattened(module: Module) -> Module:

@@ -19,6 +19,9 @@ from axla.core.errors import ShapeError
 from axla.core.literal import Literal
 from axla.core.shape import AnyShape, Layout, Shape, TupleShape, array, show
 
+LeafPath = tuple[int, ...]
+"""Indices that select an element of nested tuples, the outermost first."""
+
 
 @dataclass(frozen=True, slots=True)
 class Padding:
@@ -86,7 +89,7 @@ def subshape(shape: AnyShape, index: Sequence[int]) -> AnyShape:
     return found
 
 
-def indexed_leaves(shape: AnyShape) -> list[tuple[tuple[int, ...], AnyShape]]:
+def indexed_leaves(shape: AnyShape) -> list[tuple[LeafPath, AnyShape]]:
     """The leaves of a shape, depth first, each with its path through nested tuples."""
     if not isinstance(shape, TupleShape):
         return [((), shape)]

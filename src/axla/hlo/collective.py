@@ -10,6 +10,7 @@ from axla.core.dataclass import dataclass
 from axla.core.dtypes import F32, S32, U32
 from axla.core.errors import UnsupportedError
 from axla.core.shape import AnyShape, Shape, TupleShape
+from axla.core.shape_util import LeafPath
 from axla.hlo.family import arrays, joined, show
 from axla.hlo.signature import accepts_scalars, sample_reducer
 from axla.ir.attributes import SourceTargetPairs
@@ -394,8 +395,6 @@ class CollectivePermute(_Collective, Paired):
     examples = [example(Shape(F32, (4,)), channel_id=1, source_target_pairs=SourceTargetPairs(((0, 0),)))]
 
 
-LeafPath = tuple[int, ...]
-"""Indices that select an element of nested tuples, the outermost first."""
 MovedSlice = tuple[Sequence[tuple[int, int]], LeafPath, LeafPath, tuple[int, ...]]
 """A slice that a collective-permute in place moves: (source, target) pairs, the path of its buffers in the
 first two operands, the path of its offsets in the last two, and its sizes.

@@ -14,7 +14,7 @@ from __future__ import annotations
 import argparse
 import sys
 from bisect import bisect_left
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 from axla.core.dataclass import dataclass
@@ -26,7 +26,7 @@ from axla.tools.apart import Ended
 from axla.tools.diffs import diff
 from axla.tools.pieces import KernelName, ModulePiece, PassRun
 from axla.tools.source import add_file, read_module
-from axla.tools.trial import Outcome, Question, Trials, ended, text_of
+from axla.tools.trial import FAILURES, Outcome, Question, Trials, ended, text_of
 from axla.tools.trial_options import add_trial, question_of, trials_of
 
 OWN = ("cpu", "one-lane", "interpreter")
@@ -372,9 +372,9 @@ class _Search:
         self.evidence.append(f"it fails from a run of {last.name} on")
         return last.last.partition(" at ")[2], last.name
 
-    def last_of(self, runs: list[PassRun]) -> PassRun:
-        """The run of a pass with which the program begins to fail."""
-        first = _first(lambda n: self.ask(f"{n} passes", self.question.but(limit=n)).failed, len(runs))
+    def last_of(self, runs: list[PassRun], kinds: Collection[str] = FAILURES) -> PassRun:
+        """The run of a pass with which the program begins to fail in one of these ways."""
+        first = _first(lambda n: self.ask(f"{n} passes", self.question.but(limit=n)).kind in kinds, len(runs))
         return runs[first - 1]
 
     def kernel(
@@ -404,7 +404,7 @@ class _Search:
             self.evidence.append("without optional passes it is slow, too")
             return self.found("kernel", rows[0] if rows else "")
         runs: list[PassRun] = self.call("passes", work.runs_of, self.text, question)
-        last = self.last_of(runs)
+        last = self.last_of(runs, ("slow",))
         return self.found("pass", last.name, instruction=last.last.partition(" at ")[2])
 
 

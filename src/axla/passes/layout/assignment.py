@@ -27,7 +27,7 @@ from axla.passes import rewrite
 from axla.passes.layout.normalize import location
 
 Item = TypeVar("Item")
-MinorToMajor = tuple[int, ...]
+Permutation = tuple[int, ...]
 """A permutation: dimension k of an array in the region's order is dimension order[k] of the original array.
 """
 
@@ -92,14 +92,14 @@ def _arrays(inst: Instruction) -> Sequence[Instruction]:
     return [o for o in inst.operands if o.shape.rank == inst.shape.rank]
 
 
-def _best_order(region: Sequence[Instruction]) -> MinorToMajor | None:
+def _best_order(region: Sequence[Instruction]) -> Permutation | None:
     """The order for which the fewest bytes are transposed at the boundary of a region; None if no order is
     better than the present one.
     """
     members = set(region)
     read = dict.fromkeys(o for inst in region for o in _arrays(inst) if o not in members)
     users = {inst: [u for u in inst.users if u not in members] for inst in region}
-    wanted: Counter[MinorToMajor] = Counter()
+    wanted: Counter[Permutation] = Counter()
     whole = 0
     for inst in read:
         if _is_transpose(inst):
@@ -120,7 +120,7 @@ def _best_order(region: Sequence[Instruction]) -> MinorToMajor | None:
     return order if fits and 2 * saved > whole else None
 
 
-def _keeps_windows(inst: Instruction, order: MinorToMajor) -> bool:
+def _keeps_windows(inst: Instruction, order: Permutation) -> bool:
     """Whether the order keeps the order of the dimensions in which a window has several elements."""
     if not isinstance(inst.op, hlo.ReduceWindow):
         return True
@@ -131,7 +131,7 @@ def _keeps_windows(inst: Instruction, order: MinorToMajor) -> bool:
 class _Transposed:
     """Rewrites a region into another order of dimensions."""
 
-    def __init__(self, region: Sequence[Instruction], order: MinorToMajor):
+    def __init__(self, region: Sequence[Instruction], order: Permutation):
         self.region, self.order, self.inverse = region, order, inverse(order)
         self.computation = region[0].computation
         self.bound = rewrite.control_bound(self.computation)

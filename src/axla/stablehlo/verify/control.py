@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from axla.core.shape_util import LeafPath
 from axla.stablehlo import mlir
 from axla.stablehlo.verify.attributes import sizes_of, table
 from axla.stablehlo.verify.kinds import Facts, sizes_fit, types_fit
@@ -129,9 +130,6 @@ def _layouts(s: Subject) -> None:
             message = "a layout must be a permutation of {} dimensions for {}, found {}"
             fit = sizes_of(layout) == (facts.rank,) and sorted(table(layout)) == list(range(facts.rank))
             s.need(fit, "layouts", message, facts.rank, facts, table(layout).flat[:16].tolist())
-
-
-LeafPath = tuple[int, ...]
 
 
 def _alias(s: Subject, fields: dict[str, Any]) -> tuple[LeafPath, LeafPath, mlir.Type]:
