@@ -14,7 +14,7 @@ from verify_lib import mutate, operands, seeds
 
 import axla.hlo as hlo
 from axla.core.dtypes import F32, PRED, S32, S64, U8, U32, U64, DType
-from axla.core.shape import TOKEN, Shape, TupleShape
+from axla.core.shape import TOKEN, Layout, Shape, TupleShape
 from axla.ir.attributes import (
     CompareType,
     Direction,
@@ -175,6 +175,19 @@ def _factors(n: int) -> list[int]:
 def transposed(s: Scope) -> None:
     x = s.pick(lambda h: h.rank > 1)
     s.add(hlo.Transpose(tuple(s.draw.sample(range(x.shape.rank), x.shape.rank))), x)
+
+
+def relaid(s: Scope) -> None:
+    """The elements of a value as the layout of another shape puts them in memory, in a bitcast."""
+    x = s.pick(lambda h: h.rank > 1)
+    ranks = range(x.shape.rank)
+    dims = [x.shape.dims[d] for d in s.draw.sample(ranks, x.shape.rank)]
+    layout = Layout(tuple(s.draw.sample(ranks, x.shape.rank)))
+    value = s.add(hlo.Bitcast(Shape(x.shape.dtype, dims).with_layout(layout)), x, keep=False)
+    # Other ops keep layouts of their operands or drop them; a copy gives a value that all may take.
+    copied = s.add(hlo.Copy(), value, keep=False)
+    s.computation.set_shape(copied, copied.shape.logical)
+    s.kept(copied)
 
 
 def sliced(s: Scope) -> None:
@@ -899,7 +912,7 @@ def attempt(s: Scope, motif: Motif) -> bool:
 
 MOTIFS: dict[Motif, float] = {
     pointwise: 5, compared: 2, converted: 2.5, identity: 3, undone: 2.5, broadcast: 1.5, reshaped: 1,
-    transposed: 1.5,
+    transposed: 1.5, relaid: 0.8,
     sliced: 1, padded: 1, reversed_: 0.6, concatenated: 1.5, part: 1, updated: 1.5, gathered: 0.8,
     scattered: 1,
     reduced: 2.5, deep: 1.5, largest: 0.6,
