@@ -4,15 +4,17 @@ makes programs whose values differ from those of a given one by a few units in t
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import isqrt
 
 import numpy as np
 
 from axla.core.shape import Shape
-from axla.hlo import Broadcast, Constant, Multiply, Reduce, Reverse
+from axla.hlo import Broadcast, Constant, Multiply, Reduce, ReduceWindow, Reverse
 from axla.ir.clone import clone_module
 from axla.ir.graph import Computation, Instruction, Module
 from axla.ir.traverse import post_order
+from axla.ir.typed import op_of, shape_of
 
 SUMS = frozenset({
     "reduce", "reduce-window", "select-and-scatter", "scatter", "all-reduce", "reduce-scatter", "scan",
@@ -52,8 +54,8 @@ def is_approximate(inst: Instruction) -> bool:
 
 def shaken(module: Module, seed: int) -> Module:
     """A copy of a module in which results and operands of approximate instructions are multiplied by numbers
-    near 1, as if all were off by up to three units in the last place. If `seed` is odd, reductions also run
-    in reverse order, since one order may overflow where the other does not.
+    near 1, as if all were off by up to three units in the last place. If `seed` is odd, reductions, also
+    those of windows, run in reverse order, since one order may overflow where the other does not.
     """
     made, rng = clone_module(module), np.random.default_rng(seed)
     for computation in list(made.computations):
@@ -64,6 +66,8 @@ def shaken(module: Module, seed: int) -> Module:
                 array = inst.operands[0]
                 reversed_ = computation.add(Reverse(inst.op.dimensions), [array], array.shape)
                 computation.set_operand(inst, 0, reversed_)
+            if isinstance(inst.op, ReduceWindow) and len(inst.operands) == 2 and seed % 2:
+                _mirror(inst)
             for number, operand in enumerate(inst.operands if inst.opcode not in _ELEMENTWISE else ()):
                 factor = _factor(computation, operand, rng)
                 if factor is not None:
@@ -75,6 +79,24 @@ def shaken(module: Module, seed: int) -> Module:
             if factor is not None:
                 computation.replace(inst, computation.add(Multiply(), [inst, factor], inst.shape))
     return made
+
+
+def _mirror(inst: Instruction) -> None:
+    """Makes the windows of a reduce-window combine their elements from the last to the first: the window
+    moves over the reversed array, and the result is reversed.
+    """
+    computation, array, op = inst.computation, shape_of(inst.operands[0]), op_of(inst, ReduceWindow)
+    window, result, every = op.window, shape_of(inst), tuple(range(array.rank))
+    moved = [
+        (n - 1) * by + size
+        for n, by, size in zip(result.dims, window.stride, window.dilated_size, strict=True)
+    ]
+    extents = [(n - 1) * by + 1 if n else 0 for n, by in zip(array.dims, window.base_dilation, strict=True)]
+    # The padding before the mirrored array: that after the array, without what no window reaches.
+    low = tuple(m - e - p for m, e, p in zip(moved, extents, window.low, strict=True))
+    computation.set_op(inst, replace(op, window=replace(window, low=low, high=window.low)))
+    computation.set_operand(inst, 0, computation.add(Reverse(every), [inst.operands[0]], array))
+    computation.replace(inst, computation.add(Reverse(every), [inst], result))
 
 
 def _factor(

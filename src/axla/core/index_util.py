@@ -5,6 +5,7 @@ padding of a shape.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import product
 
 from axla.core.errors import ShapeError
 from axla.core.shape import Shape, show
@@ -55,20 +56,6 @@ def index_in_bounds(shape: Shape, index: Sequence[int]) -> bool:
     return len(index) == shape.rank and all(0 <= i < d for i, d in zip(index, shape.dims, strict=True))
 
 
-def next_index(shape: Shape, index: Sequence[int]) -> tuple[int, ...] | None:
-    """The index that follows `index` in row-major order; None after the last one."""
-    result = list(index)
-    for dim in range(shape.rank - 1, -1, -1):
-        result[dim] += 1
-        if result[dim] < shape.dims[dim]:
-            return tuple(result)
-        result[dim] = 0
-    return None
-
-
 def indices(shape: Shape) -> Iterator[tuple[int, ...]]:
     """Yields every index of an array in row-major order."""
-    index: tuple[int, ...] | None = (0,) * shape.rank if shape.size else None
-    while index is not None:
-        yield index
-        index = next_index(shape, index)
+    return product(*map(range, shape.dims))

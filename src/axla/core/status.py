@@ -111,17 +111,6 @@ def status_of(error: BaseException) -> Status:
     return Status.RESOURCE_EXHAUSTED if isinstance(error, MemoryError) else Status.UNKNOWN
 
 
-def frame_code(error: BaseException) -> int:
-    """The return code for an exception: its own one, else that of its class in FRAME_ERRORS, else
-    INTERNAL.
-    """
-    code = getattr(error, "code", 0)
-    if code:
-        return code
-    found = (code for code, row in FRAME_ERRORS.items() if row.raises is type(error) is not _FAILURE)
-    return next(found, INTERNAL)
-
-
 def class_of_frame(code: int) -> type[errors.RuntimeFailure]:
     """The exception class for a return code of a compiled program; RuntimeFailure for the program's own
     messages.

@@ -272,7 +272,9 @@ class BatchNormTraining(_BatchNorm):
     def evaluate(self, operand: np.ndarray, scale: np.ndarray, offset: np.ndarray) -> tuple[np.ndarray, ...]:
         """Normalizes by mean and variance over all dimensions except that of the features."""
         x, others = widened(operand), self._others(operand.ndim)
-        mean, variance = x.mean(others, x.dtype), x.var(others, x.dtype)
+        count = x.size // max(1, x.shape[self.feature_index])
+        mean = x.sum(others, x.dtype) / count
+        variance = np.square(x - self._along(mean, x.ndim)).sum(others, x.dtype) / count
         mean, variance = mean.astype(scale.dtype), variance.astype(scale.dtype)
         inference = BatchNormInference(self.epsilon, self.feature_index)
         return inference.evaluate(operand, scale, offset, mean, variance), mean, variance
