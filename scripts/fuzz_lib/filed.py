@@ -11,6 +11,7 @@ from axla.comparison import parameter_leaves, random_inputs
 from axla.core.errors import InvalidArgument
 from axla.lowering.donation import donate_parameters
 from axla.text import parse_hlo
+from axla.tools.arrays import raw_items
 from axla.tools.reduce import test_text
 
 from .oracles import ORACLES
@@ -39,7 +40,7 @@ class Files:
         (where / "what.txt").write_text(f"{failure.why}\n\nfamily: {failure.family}\nagain: {again}\n")
         if failure.text:
             (where / "original.hlo").write_text(failure.text)
-            np.savez(where / "inputs.npz", *failure.inputs)
+            np.savez(where / "inputs.npz", *map(raw_items, failure.inputs))
         if self.kept[failure.signature] == 1 and failure.oracle in ORACLES:
             self.waiting.append((where, failure))
         print(f"\n--- {where}: {failure.oracle}, case {failure.seed}, {failure.family}, {when}", flush=True)
@@ -86,9 +87,8 @@ class Files:
         before, after = (sum(len(c.instructions) for c in m.computations) for m in (module, small))
         names = [name for name, _ in parameter_leaves(module)]
         left = arguments(small, list(zip(names, inputs, strict=True)))
-        np.savez(
-            where / "reduced.npz", **dict(zip((n for n, _ in parameter_leaves(small)), left, strict=True))
-        )
+        items = zip((n for n, _ in parameter_leaves(small)), map(raw_items, left), strict=True)
+        np.savez(where / "reduced.npz", **dict(items))
         if reduces:
             given = [(n, a) for (n, _), a in zip(parameter_leaves(small), left, strict=True)]
             small, text, donated = compiled_how(small, given, *asked)

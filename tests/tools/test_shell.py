@@ -208,6 +208,21 @@ def test_run_takes_and_writes_archives(file, tmp_path, capsys):
     assert "'y' is not a parameter; there are x" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("dtype", ("f8e5m2", "f8e4m3fn", "bf16", "s4", "c64"))
+def test_archives_of_all_types_can_be_read_again(dtype, tmp_path):
+    file, out = tmp_path / "m.hlo", str(tmp_path / "out.npz")
+    file.write_text(
+        f"HloModule m\n\nENTRY main {{\n x = {dtype}[3] parameter(0)\n ROOT r = {dtype}[3] negate(x)\n}}\n"
+    )
+    assert command.main(["run", str(file), "--output", out]) == 0
+    with np.load(out) as found:
+        given = {"x": found["0"]}
+    np.savez(tmp_path / "in.npz", **given)
+    assert command.main(["run", str(file), "--inputs", str(tmp_path / "in.npz"), "--output", out]) == 0
+    with np.load(out) as found:
+        assert found["0"].dtype == given["x"].dtype and found["0"].tobytes() != given["x"].tobytes()
+
+
 def test_run_repeats_and_tries_kinds(file, capsys):
     given = ["run", file, "--repeat", "3", "--input-kinds", "nan,zeros", "--reference", "interpreter"]
     assert command.main(given) == 0

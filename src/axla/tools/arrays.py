@@ -35,6 +35,13 @@ def read_archive(path: str) -> dict[str, np.ndarray]:
             raise InvalidArgument(f"--inputs {path}: {error}") from None
 
 
+def raw_items(array: np.ndarray) -> np.ndarray:
+    """The array for a NumPy file, as raw items if NumPy does not know its type: NumPy writes arrays of
+    f8e5m2, but cannot read them again.
+    """
+    return array.view(f"V{array.itemsize}") if array.dtype.isbuiltin == 2 else array
+
+
 def _loaded(path: str, option: str, what: str):  # noqa: ANN202 - NumPy names no type
     try:
         return np.load(path, allow_pickle=False)

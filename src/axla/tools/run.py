@@ -26,7 +26,7 @@ from axla.core.shape import Shape, show
 from axla.distributed import initialize
 from axla.distributed.launch import LAUNCHER, launch
 from axla.ir.graph import Module
-from axla.tools.arrays import as_parameter, read_array
+from axla.tools.arrays import as_parameter, raw_items, read_array
 from axla.tools.plugins import load_files
 from axla.tools.source import add_backend, add_constants, add_file, add_replicas, feed, read_module
 from axla.tools.trial_options import add_inputs, add_load, add_tolerance, archive_of, tolerance_of
@@ -89,7 +89,7 @@ def execute(options: argparse.Namespace) -> int:
             rows = _rows(module, inputs, kind, options)
         if options.output:
             saved |= {f"{head}{where}{k}": a for where, found in rows.items() for k, a in enumerate(found)}
-            np.savez(options.output, **saved)  # type: ignore[arg-type]
+            np.savez(options.output, **{name: raw_items(a) for name, a in saved.items()})  # type: ignore[arg-type]
         else:
             _print(rows, head)
         if taken is not None:

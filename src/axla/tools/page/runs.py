@@ -27,8 +27,6 @@ def of_profile(profile: Profile) -> dict[str, Any]:
 
 
 _CALLS = "arguments, results, waiting"
-APART = (_CALLS, "readings of the clock")
-"""Kinds of the rows that are not steps."""
 
 
 def _facts(row: Row) -> list[Any]:
