@@ -60,6 +60,8 @@ class Case:
     text: str = ""
     counts: tuple[int, int] = (1, 1)
     draw: random.Random = field(default_factory=random.Random)
+    shaken: list[list[np.ndarray]] = field(default_factory=list)
+    """The results of the runs with other roundings, by which `unstable` finds what hangs on rounding."""
 
     @cached_property
     def wanted(self) -> Found:
@@ -79,7 +81,8 @@ class Case:
         many |= any(not a.dtype.is_inexact for a in array_leaves(self.module.entry.root.shape))
 
         def found(module: Module) -> list[np.ndarray]:
-            return self.run(axla.compile(module, backend="interpreter"), self.inputs)[0]
+            self.shaken.append(self.run(axla.compile(module, backend="interpreter"), self.inputs)[0])
+            return self.shaken[-1]
 
         shaken = unstable(self.module, self.wanted[0], found, shakes=16 if many else SHAKES)
         wide = widened(self.module)

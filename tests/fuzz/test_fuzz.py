@@ -232,6 +232,25 @@ ENTRY e { x = f8e5m2[40,5] parameter(0)
     assert not judge.differs(case, case.run(executable, [values]))
 
 
+@pytest.mark.parametrize("dtype", ("bf16", "f16", "f32"))
+def test_results_far_from_those_of_all_roundings_are_wrong(dtype):
+    """Any other rounding moves results of short floats by more than the tolerance; not all of them pass."""
+    module = axla.parse(f"""HloModule m
+
+ENTRY main {{
+  x = {dtype}[4,8] parameter(0)
+  y = {dtype}[8,4] parameter(1)
+  ROOT d = {dtype}[4,4] dot(x, y), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}
+}}""")
+    kind = module.entry.root.shape.dtype.numpy
+    draw = np.random.default_rng(0)
+    case = cases.Case("1:1", module, [draw.uniform(1, 2, dims).astype(kind) for dims in ((4, 8), (8, 4))])
+    [wanted], heard = case.wanted
+    assert judge.differs(case, ([(wanted * 1.5).astype(kind)], heard))
+    near = wanted.astype(float) * (1 + 2 * float(module.entry.root.shape.dtype.finfo.eps))
+    assert not judge.differs(case, ([near.astype(kind)], heard))
+
+
 def test_products_of_short_floats_in_long_ones_say_nothing():
     """They overflow from both ends, and code may multiply all elements in f32, and round once."""
     text = """
