@@ -1,9 +1,9 @@
 """The comparison of two results: the tolerances of the conformance code, bits where nothing is rounded.
 
 A difference counts only where the program is stable: the interpreter runs it again with the approximations in
-it shaken by some units in the last place. Elements that this changes by an eighth of the tolerance say nothing,
-unless the result is much further away than any of these runs. Nor do results that depend on the signs of NaN
-that arithmetic gives: -1 * x may be -x.
+it shaken by some units in the last place. Elements that this changes by an eighth of the tolerance say
+nothing, unless the result is much further away than any of these runs. Nor do results that depend on the
+signs of NaN that arithmetic gives: -1 * x may be -x.
 """
 
 from __future__ import annotations
