@@ -362,7 +362,7 @@ def widened(module: Module) -> Module:
     made = clone_module(module)
     for computation in list(made.computations):
         for inst in list(computation.instructions):
-            if not isinstance(inst.op, hlo.Reduce) or len(inst.operands) != 2:
+            if not isinstance(inst.op, hlo.Reduce | hlo.ReduceWindow) or len(inst.operands) != 2:
                 continue
             short, root = inst.operands[0].shape.dtype, inst.op.to_apply.root
             if not (short.is_float and short.bits <= 16) or {o.opcode for o in root.operands} != {

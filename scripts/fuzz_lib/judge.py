@@ -104,7 +104,10 @@ def shaky(case: Case, number: int, found: np.ndarray, wanted: np.ndarray) -> boo
         "convolution" in case.opcodes and shape.dtype.is_inexact
     ):  # of padding times an infinity XLA, too, makes either
         moved |= np.isnan(found) | np.isnan(wanted)
-    if shape.dtype.is_complex or "fft" in case.opcodes:  # parts of complex infinities depend on the formula
+    products = case.opcodes & {"dot", "ragged-dot", "scaled-dot"} and shape.dtype.is_inexact
+    # Parts of complex infinities depend on the formula; whether partial sums of products reach infinities of
+    # both signs depends on the order.
+    if shape.dtype.is_complex or "fft" in case.opcodes or products:
         moved |= ~np.isfinite(found) & ~np.isfinite(wanted)
     if "triangular-solve" in case.opcodes and shape.dtype.is_inexact:  # by an inverse, NaN times 0 is NaN
         moved |= np.isnan(found)
@@ -124,9 +127,16 @@ def far(case: Case, number: int, found: np.ndarray, wanted: np.ndarray) -> np.nd
     if not others or wanted.dtype.kind not in "fcV" or from_numpy(wanted.dtype).is_integer:
         return np.zeros(wanted.shape, bool)
     kind = complex if wanted.dtype.kind == "c" else float
+    most = float(from_numpy(wanted.dtype).real.finfo.max)
+
+    def off(array: np.ndarray) -> np.ndarray:
+        """Distances from what is wanted, with the largest numbers in place of infinities."""
+        parts = [np.clip(np.ravel(a.astype(kind)).view(float), -most, most) for a in (array, wanted)]
+        return np.abs((parts[0] - parts[1]).view(kind))
+
     with np.errstate(all="ignore"):
-        drift = np.max([np.abs(o.astype(kind) - wanted.astype(kind)) for o in others], axis=0)
-        return np.abs(found.astype(kind) - wanted.astype(kind)) > DRIFTS * drift  # not where one is NaN
+        drift = np.max([off(array) for array in others], axis=0)
+        return np.reshape(off(found) > DRIFTS * drift, wanted.shape)  # not where one is NaN
 
 
 DRIFTS = 16

@@ -251,6 +251,22 @@ ENTRY main {{
     assert not judge.differs(case, ([near.astype(kind)], heard))
 
 
+def test_infinities_of_partial_sums_say_nothing():
+    """A product of matrices whose partial sums overflow upwards in one order, to both sides in another."""
+    case = case_from(
+        """
+ENTRY e { x = f32[4] parameter(0)
+  y = f32[4] parameter(1)
+  ROOT d = f32[] dot(x, y), lhs_contracting_dims={0}, rhs_contracting_dims={0} }""",
+        np.array([3e38, 3e38, -3e38, -3e38], np.float32),
+        np.array([2, 2, 2, 2], np.float32),
+    )
+    heard = case.wanted[1]
+    for number in (np.nan, np.inf, -np.inf):
+        assert not judge.differs(case, ([np.float32(number)], heard))
+    assert judge.differs(case, ([np.float32(0)], heard))
+
+
 def test_products_of_short_floats_in_long_ones_say_nothing():
     """They overflow from both ends, and code may multiply all elements in f32, and round once."""
     text = """
