@@ -38,6 +38,9 @@ from . import operands
 RATE = 0.08
 """How often one thing of an instruction is another one."""
 
+ORDERING = frozenset({"sort", "custom-call"})
+"""Opcodes of what compares by a computation; of custom calls, ApproxTopK."""
+
 COMBINING = frozenset({
     "reduce", "reduce-window", "select-and-scatter", "all-reduce", "all-reduce-start", "reduce-scatter",
     "scan",
@@ -118,7 +121,7 @@ class _Change:
             for c in i.op.computations()
         }  # fmt: skip
         # What sorts compare by stays an order.
-        sorting = (i for s in source.computations for i in s.instructions if i.opcode in ("sort", "topk"))
+        sorting = (i for s in source.computations for i in s.instructions if i.opcode in ORDERING)
         self.orders = {c for inst in sorting for c in inst.op.computations()}
         self.rate = draw.choice((0.0, RATE, RATE, 3 * RATE))
 
