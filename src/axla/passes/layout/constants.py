@@ -42,7 +42,8 @@ def constant_layout(module: Module, target: Target) -> None:
     for computation in module.computations:
         bound = rewrite.control_bound(computation)
         for inst in post_order(computation):
-            if inst not in bound and _is_moved(inst) and session.may_fire("constant-layout", inst):
+            free = bound.isdisjoint((inst, *inst.operands))
+            if free and _is_moved(inst) and session.may_fire("constant-layout", inst):
                 _replace(inst, _moved(inst))
         if target.local_bytes:
             continue
@@ -57,7 +58,7 @@ def constant_layout(module: Module, target: Target) -> None:
         if not target.blocks_products:
             continue
         for inst in post_order(computation):
-            sizes = _in_panels(inst, target) if inst not in bound else None
+            sizes = _in_panels(inst, target) if bound.isdisjoint((inst, *inst.users)) else None
             if sizes is not None and session.may_fire("constant-layout", inst):
                 _store_panels(inst, *sizes)
 
@@ -165,7 +166,7 @@ def _panel(dot: Instruction, rhs: Instruction, target: Target) -> tuple[int, int
     if sizes is None or sizes[0] != 1 or dot.operands[1] is not rhs or dot.operands[0] is rhs:
         return None
     left, right, result = (shape_of(i).dtype for i in (*dot.operands, dot))
-    if rhs.shape.rank != 2 or left is not right:
+    if rhs.shape.rank != 2 or left is not right or not dot.shape.size:
         return None
     spec = GemmSpec(left, result, *sizes, positive=is_positive(dot)).by_words(target)
     plain = left is result is accumulation_type(result) and result.is_float

@@ -4,33 +4,36 @@ emitted.
 
 from __future__ import annotations
 
+from functools import partial
+
 from axla.analysis.regions import is_tiny
 from axla.hlo import Add, And, Maximum, Minimum, Multiply, Or, Reduce, Transpose
 from axla.ir.graph import Instruction, Module
-from axla.ir.traverse import post_order
 from axla.ir.typed import op_of, shape_of
 from axla.kernels.geometry import reduce_geometry
 from axla.kernels.reduce import is_inner_reduce
-from axla.passes.rewrite import current_session
+from axla.passes.expand.expander import expand
 from axla.passes.simplify.algebra_reduce import is_identity, renumbered
 from axla.passes.simplify.match import combiner
-from axla.target.machine import Target
+from axla.target.machine import Limits, Target
 
 
 def reduce_canonicalize(module: Module, target: Target) -> None:
     """Rewrites large reductions of dimensions that have others between them: they are split in two, or their
     operands are transposed.
     """
-    session, limits = current_session(), target.limits
-    for computation in module.computations:
-        for inst in post_order(computation):
-            if not isinstance(inst.op, Reduce) or is_tiny(inst, limits) or is_inner_reduce(inst, limits):
-                continue
-            while reduce_geometry(inst) is None and session.may_fire("reduce-canonicalize", inst):
-                new = cut(inst) if may_start_twice(inst) else transposed(inst)
-                computation.replace(inst, new)
-                computation.remove(inst)
-                inst = new
+    expand(module, "reduce-canonicalize", {Reduce: partial(_canonical, limits=target.limits)})
+
+
+def _canonical(reduce: Instruction, limits: Limits) -> Instruction | None:
+    """The reduction of adjacent dimensions; None if a reduction stays as it is."""
+    if is_tiny(reduce, limits) or is_inner_reduce(reduce, limits) or reduce_geometry(reduce) is not None:
+        return None
+    new = cut(reduce) if may_start_twice(reduce) else transposed(reduce)
+    while reduce_geometry(new) is None:
+        inst, new = new, cut(new) if may_start_twice(new) else transposed(new)
+        inst.computation.remove(inst)
+    return new
 
 
 def may_start_twice(reduce: Instruction) -> bool:
@@ -60,9 +63,8 @@ def cut(reduce: Instruction) -> Instruction:
     first = sorted(run)
     left = [d for d in sorted(reduced) if d not in run]
     computation = reduce.computation
-    inner = computation.add(Reduce(tuple(first), op.to_apply), [value, init], extra=reduce.extra)
-    rest = renumbered(left, first)
-    return computation.add(Reduce(rest, op.to_apply), [inner, init], extra=reduce.extra)
+    inner = computation.add(Reduce(tuple(first), op.to_apply), [value, init])
+    return computation.add(Reduce(renumbered(left, first), op.to_apply), [inner, init])
 
 
 def transposed(reduce: Instruction) -> Instruction:
@@ -73,8 +75,6 @@ def transposed(reduce: Instruction) -> Instruction:
     kept = [d for d in range(shape.rank) if d not in op.dimensions]
     order = (*kept, *sorted(op.dimensions))
     computation = reduce.computation
-    values = [computation.add(Transpose(order), [o], extra=reduce.extra) for o in reduce.operands[:count]]
+    values = [computation.add(Transpose(order), [o]) for o in reduce.operands[:count]]
     dimensions = tuple(range(len(kept), shape.rank))
-    return computation.add(
-        Reduce(dimensions, op.to_apply), [*values, *reduce.operands[count:]], extra=reduce.extra
-    )
+    return computation.add(Reduce(dimensions, op.to_apply), [*values, *reduce.operands[count:]])
