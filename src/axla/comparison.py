@@ -215,8 +215,9 @@ def run_flat(
     module: Module, inputs: Sequence[Any], backend: str, deadline: float | None = None,
     replicas: str | None = None, before_run: Callable[[Module], object] = lambda _: None,
 ) -> list[np.ndarray]:  # fmt: skip
-    """Runs a module on a backend; returns the result leaves as NumPy arrays. `before_run(module)` is called
-    before the run; it may fill the infeed.
+    """Compiles and runs a module on a backend. Returns the arrays of the result, depth first, as NumPy
+    arrays. `deadline` limits the time of the run, in seconds. With replicas="first" only the first
+    participant runs. `before_run(module)` is called before the run; it may fill the infeed.
     """
     for shape in array_leaves(module.entry.root.shape):
         _check_array("result", shape)

@@ -523,7 +523,7 @@ def test_bytes_for_another_device(double, driver, monkeypatch):
 
     data = double.serialize()
     monkeypatch.setattr(driver, "target", replace(driver.target, threads=2, name="other"))
-    with pytest.raises(axla.UnsupportedError, match="load: made for spirv64.*, this device is other"):
+    with pytest.raises(axla.UnsupportedError, match="load: a program for spirv64.*, this device is other"):
         axla.Executable.load(data)
 
 

@@ -325,8 +325,8 @@ class _Walk:
         flow.leaves[inst] = tuple(results)
 
     def placeholders(self, inst: Instruction, leaves: Sequence[LiveArray | None]) -> list[LiveArray | None]:
-        """Creates the targets of possible edges. They are added to the list of values only if they are needed
-        (`adopt`).
+        """Creates the values of copies that may become necessary: one for each leaf, None for None. A value
+        is not in the list of values until `adopt` adds it.
         """
         return [v and LiveArray(-1, inst, n, v.shape, self.tick, self.limits) for n, v in enumerate(leaves)]
 

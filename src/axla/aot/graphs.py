@@ -185,7 +185,9 @@ def _identified(entries: list[ConfigEntry], default: str) -> list[ConfigEntry]:
 
 
 def _arguments(entry: model.EntryPoint, given: Sequence[Any] | None) -> list[tuple[Shape, np.ndarray | None]]:
-    """The shape of each argument, and the array given for it."""
+    """The shape of each argument of `entry`, and its array, None if no array is given. `given` has an array,
+    a Shape or the text of a shape for each argument.
+    """
     if given is None:
         given = [None] * len(entry.arguments)
     if len(given) != len(entry.arguments):

@@ -14,11 +14,9 @@ from axla.codegen.index import AnyIndex, Index, delinearize, linear
 from axla.codegen.position import index_value
 from axla.codegen.types import lane_count, vector
 from axla.codegen.value import Value
-from axla.codegen.walk import Elements
+from axla.codegen.walk import Elements, Indices
 from axla.core.dtypes import BY_NAME, U32, DType
 from axla.ir.graph import Instruction
-
-Indices = tuple[AnyIndex, ...]
 
 
 def bitcast_convert(e: Elements, inst: Instruction, index: Indices) -> Value:

@@ -165,8 +165,9 @@ def _bare(name: str, cpu: str | None, features: tuple[str, ...]) -> CpuTarget:
 
 
 def _needs(target: CpuTarget, rows: _Rows) -> str:
-    """The reason why a machine cannot execute the instructions of the probes `rows` itself; "" where it
-    can.
+    """The instructions of the probes `rows` that the machine lacks, as a reason for a message: LLVM fails, or
+    calls library functions instead. "" if the machine has them all. Raises UnsupportedError if axla cannot
+    read the object files of the target.
     """
     functions = [
         f"define {result} @f{n}({kind} %a, {kind} %b) nounwind {{\n %c = {what}\n ret {result} %c\n}}"

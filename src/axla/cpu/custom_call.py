@@ -17,7 +17,7 @@ _NOT_FINITE = -4  # the value of `info` if the routine is not called since the m
 
 
 def emit_custom_call(entry: ValuePlaces, step: CustomCallStep) -> None:
-    """Writes a custom call, after which its results are in their slices."""
+    """Writes the code of a custom call. After it, the results are in the slices that `step.results` names."""
     operands, results = (
         [entry.pointer(value.memory) if value is not None else entry.f.null() for value in values]
         for values in (step.operands, step.results)

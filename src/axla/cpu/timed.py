@@ -49,7 +49,9 @@ class TimedEntry(EntryWriter):
         super().emit()
 
     def steps(self, steps: Sequence[Step]) -> None:
-        """Writes steps, each followed by a reading if it is worth one."""
+        """Writes the steps. After each step that contains a kernel, custom call or transfer, it writes a
+        reading of the clock for the step's counters (`lap`). Steps within a step without any are not timed.
+        """
         for step in steps:
             timed = self.timed
             self.timed = timed and any(map(_is_worth_a_reading, nested_steps(step)))

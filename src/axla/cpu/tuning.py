@@ -192,8 +192,9 @@ def _is_tried(kernel: Kernel) -> bool:
 
 
 def _memory(kernels: Sequence[Kernel]) -> list[memoryview]:
-    """Memory for the inputs, filled with small numbers, for the outputs, and scratch memory that is enough
-    for each of the kernels.
+    """Memory for trial runs of variants of one kernel: a buffer for each input, filled with random numbers in
+    [0.5, 2), one for each output, and one for scratch memory, large enough for each variant. An output that
+    is written in place shares the buffer of its input.
     """
     kernel, rng = kernels[0], np.random.default_rng(0)
     shapes = _shapes(kernel)

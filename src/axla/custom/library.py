@@ -48,7 +48,9 @@ class _Run:
         return array.ctypes.data + place.offset + index * place.stride
 
     def elements(self, place: LeafAddress, index: int, dtype: np.dtype, count: int) -> np.ndarray:
-        """A view of `count` numbers that begin at `place`, for matrix `index` of the batch."""
+        """A view of `count` numbers at the address `place`, in an operand, a result or the scratch memory.
+        `index` is the number of the matrix in the batch.
+        """
         array = self.arrays[place.base][place.leaf] if place.base in self.arrays else self.scratch
         start = place.offset + index * place.stride
         return array.reshape(-1).view(np.uint8)[start : start + count * dtype.itemsize].view(dtype)

@@ -342,7 +342,7 @@ class DeviceBackend(Backend):
         except (ValueError, KeyError, TypeError) as error:
             raise InvalidArgument(f"load: these bytes are not programs of axla ({error})") from error
         if target != identity(driver.target):
-            raise UnsupportedError(f"load: made for {target}, this device is {identity(driver.target)}")
+            raise UnsupportedError(f"load: a program for {target}, this device is {identity(driver.target)}")
         return DeviceExecutable(made, driver, runner, client=client, options=options)
 
     def _queue_for(self, client: Client, options: CompileOptions) -> tuple[Driver, Runner]:

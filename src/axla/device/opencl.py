@@ -106,8 +106,8 @@ def _copy(f: GlueFunction, context: Ssa, target: Ssa, source: Ssa, size: Ssa) ->
 
 @_FUNCTIONS("opencl_happened", "i32", "event:ptr, flag:ptr, tries:i64", exported=True)
 def _happened(f: GlueFunction, event: Ssa, flag: Ssa, tries: Ssa) -> None:
-    """0 when the event has happened, a negative code where it failed, 1 when the flag is set or the time
-    limit is reached.
+    """Writes a function that waits for an OpenCL event. It returns 0 when the event has happened, a negative
+    code if it failed, and 1 when the flag is set or after `tries` tests of the event.
     """
     status = f.slot(f.i32(0))
 

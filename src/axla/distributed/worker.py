@@ -33,7 +33,10 @@ def report(cause: str) -> None:
 
 
 def main() -> None:
-    """Runs `sys.argv[1:]`: a script, or -m and a module, with arguments. This process was started with -P."""
+    """Runs a script or a module in a child process, and reports its exit status to the launcher.
+    `sys.argv[1:]` is the path of the script, or -m and the name of the module, then the arguments. Python
+    itself was started with -P, so the child adds the script's directory to `sys.path`.
+    """
     global _line
     key, _, where = os.environ[LAUNCHER].partition("@")
     host, _, port = where.rpartition(":")

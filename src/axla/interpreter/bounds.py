@@ -26,6 +26,7 @@ from axla.ir.op import Op
 from axla.ir.typed import shape_of
 
 HostValue = Any
+"""numpy.ndarray | tuple[HostValue, ...] | None"""
 Groups = Iterable[Sequence[tuple[int, int]]]
 """Groups of (operand, dimension) that get the smallest of their sizes; a group of one must have its bound."""
 

@@ -32,16 +32,13 @@ from axla.core.shape import AnyShape, Shape, TupleShape
 from axla.hlo.casting import convert
 from axla.hlo.numeric import ArrayFunction
 from axla.hlo.transfer import receives_last
-from axla.interpreter.bounds import by_bounds
+from axla.interpreter.bounds import HostValue, by_bounds
 from axla.interpreter.processes import Process
 from axla.ir.graph import Computation, Instruction, Module
 from axla.ir.op import Op, is_own
 from axla.ir.structure import Constant, GetTupleElement, Parameter, Tuple
 from axla.ir.traverse import running_order
 from axla.program import abi
-
-HostValue = Any
-"""numpy.ndarray | tuple[HostValue, ...] | None"""
 
 REGIONS: dict[type[Op], Callable[..., HostValue]] = {}
 """The functions of ops that call computations or have effects. `regions.py` fills this table."""

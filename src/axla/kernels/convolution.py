@@ -239,8 +239,10 @@ class ConvolutionKind(Kind):
                     yield self._called(form, task, target)
 
     def _by_blocks(self, form: ConvolutionPlan, name: str, target: Target) -> DotPlan | None:
-        """The plan as a matrix product of the image (positions by window and features) and the kernel, by
-        thread blocks; None if the target or the types do not allow it.
+        """The plan of the convolution as a matrix product that thread blocks compute. One matrix has a row
+        for each position of the result: the elements of the image in its window; the other one is the kernel.
+        `name` is the symbol of the phase. None if the target has no local memory, or the product does not
+        support the types or the form.
         """
         left, right, result = (shape_of(i).dtype for i in (*self.hero.operands, self.hero))
         places, depth = form.batch * prod(form.places), prod(form.window) * form.inputs

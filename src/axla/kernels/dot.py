@@ -279,8 +279,8 @@ def _plan_row(spec: GemmSpec, target: Target) -> GemmPlan:
 def _plan_tiles(
     spec: GemmSpec, target: Target, tile: Tile | None = None, packs: bool | None = None, wider: float = 1
 ) -> GemmPlan:
-    """The plan with micro-kernel tiles. Optional arguments override estimates: the tile, whether rhs is
-    packed, and the width of blocks as a factor.
+    """The plan of a product with micro-kernel tiles. The optional arguments override the planner's choices:
+    the tile, whether rhs is packed (where both are possible), and, as a factor `wider`, the width of blocks.
     """
     tile = tile or choose_tile(spec, target)
     size = spec.accumulator.itemsize

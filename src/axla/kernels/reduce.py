@@ -457,7 +457,9 @@ class ColumnKind(ReduceKind):
         return self._cut(task, target, self._space(self._reduced_type(), target))
 
     def variants(self, task: KernelTask, target: Target) -> Iterator[ColumnPlan]:
-        """Plans with other blocks of columns; each column has its own sum."""
+        """Yields plans that differ from that of `plan` in the number of columns per block; none for targets
+        whose threads share steps. The results are equal, since each column has its own sum.
+        """
         space = self._space(self._reduced_type(), target)
         for size in (space.block // 4, space.block // 2, 2 * space.block, 4 * space.block, self.inner):
             block = min(self.inner, size // space.lanes * space.lanes)

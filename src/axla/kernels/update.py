@@ -263,8 +263,8 @@ class ScatterKind(InPlaceKind):
 
     @classmethod
     def why_not_operand(cls, user: Instruction, numbers: Sequence[int], inst: Instruction) -> str | None:
-        """The reason why an operand is not computed in the kernel: indices are read many times, unless they
-        are free to compute.
+        """The reason why `inst`, the operands `numbers` of the scatter `user`, is not computed in the kernel;
+        None if it may be. Indices are not, unless they are free to compute, since they are read many times.
         """
         if len(user.operands) // 2 in numbers and not inst.op.free:
             return "indices of a scatter are read many times"

@@ -114,8 +114,10 @@ class _Reader:
         return message
 
     def delimited(self, pos: int, end: int, field: Field, how: int, depth: int, outer: dict[str, Any]) -> Any:
-        """Reads a field that begins with its length, between `pos` and `end`. Returns its value; None for
-        packed numbers, which are appended to `outer`.
+        """Reads the content of a field that begins with its length: the bytes from `pos` to `end`, without
+        the length. `how` is the kind of content (`_MESSAGE`, `_STRING`...), `depth` the number of messages
+        around it. Returns the value; the numbers of a packed field are appended to its list in `outer`
+        instead, and None is returned.
         """
         if how == _MESSAGE:
             return self._inner(pos, end, field, depth, outer)

@@ -162,7 +162,7 @@ class LoadedFunction:
 
     @property
     def name(self) -> str:
-        """The name of the function."""
+        """The name that the function was compiled under. Its exported functions begin with `facts.symbol`."""
         return self.facts.name
 
     def __repr__(self) -> str:

@@ -115,7 +115,9 @@ class Worker:
             self.said = (self.said + self._prints.recv(1 << 16, socket.MSG_DONTWAIT))[-_SAID:]
 
     def kill(self, why: AxlaError | None = None) -> None:
-        """Kills the worker and all processes that it started. `why` is the reason for the client."""
+        """Kills the worker and all processes that it started. `why` is the error that the client receives,
+        unless another one is recorded already.
+        """
         self.breach = self.breach or why
         with contextlib.suppress(OSError):
             os.killpg(self.process.pid, signal.SIGKILL)

@@ -296,7 +296,7 @@ def _arg_types(arg: Proto, attributes: Mapping[str, Proto], what: str) -> list[s
         type_ = attributes[arg["type_attr"]]["type"] if arg.get("type_attr") else arg["type"]
         count = attributes[arg["number_attr"]]["i"] if arg.get("number_attr") else 1
     except KeyError as error:
-        raise VerifyError(f"{what}: the type of its argument '{arg.get('name')}' needs {error}") from None
+        raise VerifyError(f"{what}: argument '{arg.get('name')}' has no type: {error} is missing") from None
     if not 0 <= count <= 1 << 16:
         raise VerifyError(f"{what}: argument '{arg.get('name')}' has {count} values, wanted 0 to 65536")
     return [without_ref(type_)] * count

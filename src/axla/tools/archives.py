@@ -19,11 +19,11 @@ TOTAL_BYTES = 8 << 30
 
 
 def archived(path: str, suffixes: tuple[str, ...]) -> Iterator[tuple[str, bytes]]:
-    """Yields the name and content of each file in an archive whose name ends with a suffix; one file is in
-    memory at a time.
+    """Yields (name, content) for each file in the archive at `path` whose own name ends with one of the
+    suffixes. Only one file is in memory at a time.
 
-    Raises InvalidArgument for a file that is not an archive, or has more than `MEMBER_BYTES` in one file or
-    `TOTAL_BYTES` in all.
+    Raises InvalidArgument for a path that is not an archive, a file of more than `MEMBER_BYTES`, or an
+    archive of more than `TOTAL_BYTES`.
     """
     try:
         with open(path, "rb") as file, _unpacked(file) as content:

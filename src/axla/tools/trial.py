@@ -265,8 +265,8 @@ def _equal(one: list[list[np.ndarray]], other: list[list[np.ndarray]]) -> bool:
 
 
 class Limit(driver.Observer):
-    """Allows `limit` runs of passes, the last one with `fuel` firings; after them only required passes
-    run.
+    """Stops the optional passes after `limit` runs of passes; required passes still run. In the last one of
+    these runs, rewrite rules fire at most `fuel` times. None: no limit.
     """
 
     def __init__(self, limit: int | None, fuel: int | None = None) -> None:

@@ -157,8 +157,8 @@ class _Convolution:
         vectors: Sequence[AnyIndex],
         start: AnyIndex,
     ) -> ValueGroup:
-        """Adds to the sums the products at all window positions that begin with `at`; `sizes` are the sizes
-        of the other dimensions, of which the innermost ones are unrolled.
+        """Adds products to the sums of a tile. `at` fixes the first window dimensions; `sizes` are those of
+        the others, and of the inputs, over which loops run. The innermost loops are unrolled.
         """
         form = self.form
         places = [(column, v, start + n) for n in range(form.singles) for column, v in enumerate(vectors)]

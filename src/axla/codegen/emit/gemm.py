@@ -56,7 +56,9 @@ class _Block:
 
 @dataclass(frozen=True)
 class _Place:
-    """The position of a tile: its first new row and column, and the row and column where it starts."""
+    """The position of a tile in the result: the tile begins at `row_start` and `col_start`. A tile at the end
+    overlaps the one before it; its elements are new from `row` and `col` on.
+    """
 
     row: Ssa
     col: Ssa

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from math import gcd
 
-from axla.codegen.element import Elements, reshape_index
+from axla.codegen.element import Elements, Indices, reshape_index
 from axla.codegen.function import Ssa
 from axla.codegen.index import AnyIndex, Index
 from axla.codegen.kernel import KernelWriter, least, span_of
@@ -27,8 +27,6 @@ MOST_VECTORS, MOST_WRITTEN = 8, 96
 """A loop over at most so many vectors, with at most so many instructions for all of them, is unrolled
 completely.
 """
-
-Indices = tuple[AnyIndex, ...]
 
 
 def emit(k: KernelWriter, plan: LoopPlan) -> None:

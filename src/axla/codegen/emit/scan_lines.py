@@ -178,8 +178,9 @@ class LineScan:
         e, single = self.k.elements(lanes), self.k.elements(1)
 
         def vector(position: Ssa, start: Value | None, before: Value | None) -> Value:
-            """Scans a vector, combined with `before` in its group and with `start`; returns the total of the
-            group up to its end.
+            """Scans the vector at `position`, and writes the results. `start` is the total of all elements
+            before the group; `before` that of the group's vectors before this one. None: there is none, or it
+            is included in the other one. Returns the total of the group up to the end of this vector.
             """
             at = self.at(line, position, lanes)
             found = self.prefixes(self.read(e, at))

@@ -112,7 +112,9 @@ def _computed(builder: XlaBuilder, dtype: DType, n: int, size: int) -> tuple[Xla
 
 
 def _hermitian(x: XlaOp, length: int) -> XlaOp:
-    """The whole transform of real data from its first half, up to the imaginary part of its first value."""
+    """Extends the first half of the spectrum of real data, along the last dimension, to all `length` values:
+    value `length - k` is the conjugate of value k. The given values are kept, even if value 0 is not real.
+    """
     last = len(x.dims) - 1
     rest = length - x.dims[last]
     return joined([x, ops.Conj(ops.Rev(x[..., 1 : rest + 1], [last]))], last) if rest else x

@@ -162,7 +162,8 @@ def _donated(module: Module) -> dict:
     return {"aliases": tuple(kept), "buffer_donors": tuple(donors)}
 
 
-# Markers and boundaries are replaced by data or collectives.
+# Custom calls that mark shardings are removed. Those at the boundaries of regions become the ops that cut an
+# array into parts, or the collectives that gather it.
 
 
 def _rewrite(computation: Computation, cuts: dict[Instruction, Cut | None], shardings: Shardings) -> None:

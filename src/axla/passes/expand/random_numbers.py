@@ -26,7 +26,7 @@ KEY = (0x2C6FE96E, 0xE78B6955)
 
 
 def rng_expander(module: Module) -> None:
-    """Writes every rng as arithmetic on the state of the run."""
+    """Replaces every rng by simpler ops: Philox, whose counter is the state of rng-get-and-update-state."""
     expand(module, "rng-expander", {Rng: lambda inst: written(inst, _random)})
 
 

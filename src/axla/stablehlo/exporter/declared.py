@@ -17,7 +17,7 @@ from axla.text.attributes import codec_of
 def declared_call(scope: ExportScope, inst: Instruction, op: Op) -> Tree:
     """Exports an op as a custom call of `axla.op.<opcode>` with the typed FFI."""
     if op.computation_fields:
-        raise UnsupportedError("an op of another package that calls computations cannot become a custom call")
+        raise UnsupportedError(f"{op.opcode}, of another package, calls computations: it has no StableHLO")
     config = {
         a.text: BY_TYPE[a.type].make(value, inst) if a.type in BY_TYPE else codec_of(a.type).encode(value)
         for a in op.attributes
