@@ -38,9 +38,6 @@ from . import operands
 RATE = 0.08
 """How often one thing of an instruction is another one."""
 
-ORDERING = frozenset({"sort", "custom-call"})
-"""Opcodes of what compares by a computation; of custom calls, ApproxTopK."""
-
 COMBINING = frozenset({
     "reduce", "reduce-window", "select-and-scatter", "all-reduce", "all-reduce-start", "reduce-scatter",
     "scan",
@@ -120,9 +117,11 @@ class _Change:
             c for s in source.computations for i in s.instructions if i.opcode in COMBINING
             for c in i.op.computations()
         }  # fmt: skip
-        # What sorts compare by stays an order.
-        sorting = (i for s in source.computations for i in s.instructions if i.opcode in ORDERING)
-        self.orders = {c for inst in sorting for c in inst.op.computations()}
+        # What sorts compare by stays an order, and so does what custom calls such as ApproxTopK compare by.
+        self.orders = {
+            c for s in source.computations for i in s.instructions
+            if i.opcode in ("sort", "topk", "custom-call") for c in i.op.computations()
+        }  # fmt: skip
         self.rate = draw.choice((0.0, RATE, RATE, 3 * RATE))
 
     def typed(self, counts: Counter[DType], dtype: DType) -> dict[DType, DType]:
