@@ -198,8 +198,8 @@ def asked(module: Module, given: Given, oracle: str, seed: str, family: str, why
     from .cases import Case, Skip
     from .oracles import ORACLES
 
-    sorts = [i for c in module.computations for i in c.instructions if i.opcode == "sort"]
-    if any(i.op.to_apply.root.opcode == "constant" for i in sorts):
+    sorts = [i for c in module.computations for i in c.instructions if i.opcode in ("sort", "custom-call")]
+    if any(c.root.opcode == "constant" for i in sorts for c in i.op.computations()):
         return ""  # no order
     cases.SECONDS = CANDIDATE * max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
     text = module.to_string(print_large_constants=True)

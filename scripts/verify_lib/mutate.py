@@ -120,9 +120,11 @@ class _Change:
             c for s in source.computations for i in s.instructions if i.opcode in COMBINING
             for c in i.op.computations()
         }  # fmt: skip
-        # Comparators of sorts must remain orders.
-        sorting = (i for s in source.computations for i in s.instructions if i.opcode in ("sort", "topk"))
-        self.orders = {c for inst in sorting for c in inst.op.computations()}
+        # Comparators of sorts, and of custom calls such as ApproxTopK, must remain orders.
+        self.orders = {
+            c for s in source.computations for i in s.instructions
+            if i.opcode in ("sort", "topk", "custom-call") for c in i.op.computations()
+        }  # fmt: skip
         self.rate = draw.choice((0.0, RATE, RATE, 3 * RATE))
 
     def typed(self, counts: Counter[DType], dtype: DType) -> dict[DType, DType]:

@@ -149,13 +149,21 @@ def test_sorts_have_an_order_for_nan():
     assert (np.asarray(found) == 1).all()
 
 
-def test_mutants_of_a_sort_have_its_order():
-    text = """
-less { a = s32[] parameter(0)
+@pytest.mark.parametrize(
+    "sorts",
+    (
+        "ROOT s = s32[9] sort(x), dimensions={0}, to_apply=less",
+        'ROOT s = s32[9] custom-call(x), custom_call_target="ApproxTopK", called_computations={less}',
+    ),
+    ids=("sort", "custom-call"),
+)
+def test_mutants_of_a_sort_have_its_order(sorts):
+    text = f"""
+less {{ a = s32[] parameter(0)
   b = s32[] parameter(1)
-  ROOT l = pred[] compare(a, b), direction=LT }
-ENTRY e { x = s32[9] parameter(0)
-  ROOT s = s32[9] sort(x), dimensions={0}, to_apply=less }"""
+  ROOT l = pred[] compare(a, b), direction=LT }}
+ENTRY e {{ x = s32[9] parameter(0)
+  {sorts} }}"""
     found = set()
     for seed in range(80):
         try:

@@ -31,33 +31,33 @@ def _is(default: Any, about: str, shown: str = "") -> Any:
 class Options:
     """The options of a library, with the names, defaults and descriptions that users see."""
 
-    target: str = _is("x86-64", "an alias of `axla targets`, a triple of LLVM's, or native", "ALIAS")
-    name: str = _is("model", "Name or ns::Name, of the C++ class, files and symbols", "NAME")
-    target_cpu: str | None = _is(None, "another CPU of LLVM's than the target's", "CPU")
-    target_features: Sequence[str] = _is((), "features of LLVM's that are there, or are not", "+A,-B")
-    symbol: str = _is("", "what C's symbols and files begin with, where it is not the name", "SYMBOL")
-    config: str | bytes | os.PathLike[str] | None = _is(None, "tfcompile's: feeds, fetches, variables", _FILE)
-    signature: str | None = _is(None, "of a SavedModel, the function (serving_default)", "KEY")
-    operations: Sequence[str] = _is((), "of a TensorFlow graph, what runs besides the fetches", "A,B")
+    target: str = _is("x86-64", "an alias that `axla targets` lists, an LLVM triple, or native", "ALIAS")
+    name: str = _is("model", "Name or ns::Name of the C++ class; files and symbols have it, too", "NAME")
+    target_cpu: str | None = _is(None, "an LLVM CPU name, in place of the target's", "CPU")
+    target_features: Sequence[str] = _is((), "LLVM features to add or to remove", "+A,-B")
+    symbol: str = _is("", "the prefix of C symbols and files, if it is not the name", "SYMBOL")
+    config: str | bytes | os.PathLike[str] | None = _is(None, "tf2xla.Config, as for tfcompile", _FILE)
+    signature: str | None = _is(None, "the function of a SavedModel (serving_default)", "KEY")
+    operations: Sequence[str] = _is((), "operations of a graph to run besides the fetches", "A,B")
     freeze_checkpoint: str | os.PathLike[str] | None = _is(
-        None, "of a TensorFlow graph, a checkpoint that makes constants of variables", _FILE
+        None, "a checkpoint; the variables of a TensorFlow graph become constants", _FILE
     )
     freeze_saver: str | os.PathLike[str] | None = _is(
         None, "a SaverDef, which says how variables are restored from the checkpoint", _FILE
     )
-    names: NameLists = _is(None, "(names of arguments, names of results), where there is no config")
-    variables: Sequence[str] = _is((), "arguments that are kept between calls", "A,B")
+    names: NameLists = _is(None, "(names of arguments, names of results), without a config")
+    variables: Sequence[str] = _is((), "arguments whose values are kept between calls", "A,B")
     weights: str = _is(
-        "object", "where large constants are: object, separate (one of their own), file", "PLACE"
+        "object", "where to store large constants: object, separate (another object file), file", "PLACE"
     )
-    allow_libgcc: bool = _is(False, "f64 on cores without it, by generated code, which is slow")
+    allow_libgcc: bool = _is(False, "on cores without f64 instructions, use slow generated code for f64")
     externals: Sequence[str] = _is(
-        (), "custom calls of `void f(void *out, void **in)`s that users link", "F,G"
+        (), "custom calls to functions `void f(void *out, void **in)` that users link", "F,G"
     )
-    self_test: bool = _is(True, "record a call for the generated test, where all externals are registered")
-    pack_int4: bool = _is(False, "s4 and u4 arrays are u8[(n + 1) / 2], the first of two in the low bits")
+    self_test: bool = _is(True, "record a call for the generated test, if all externals are registered")
+    pack_int4: bool = _is(False, "store s4 and u4 as u8[(n + 1) / 2], the first element in the low bits")
     arg_types: Sequence[Any] | None = _is(None, "types of the arguments, for StableHLO with sizes `?`")
-    dim_args: Sequence[int] | None = _is(None, "values of the first arguments, as `axla.parse` has them")
+    dim_args: Sequence[int] | None = _is(None, "values of the first arguments, as for `axla.parse`")
 
     def __post_init__(self) -> None:
         places = [place.value for place in Weights]

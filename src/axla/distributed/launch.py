@@ -134,7 +134,7 @@ def main() -> int:
         "python -m axla.distributed", None, __doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("-n", type=int, required=True, metavar="N", help="number of processes")
-    parser.add_argument("--hosts", default="", help="names of machines, separated by commas")
+    parser.add_argument("--hosts", default="", help="host names, separated by commas")
     parser.add_argument("-m", nargs=argparse.REMAINDER, default=[], help="a module and its arguments")
     parser.add_argument("script", nargs=argparse.REMAINDER, help="a script and its arguments")
     chosen = parser.parse_args()

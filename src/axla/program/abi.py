@@ -145,7 +145,7 @@ def structure(doc: str, /, **fields: Any) -> Any:
 
 FRAME = Struct(
     "axla_frame",
-    "What one run of a program sees; made by its caller, valid during the run, used by no other run.",
+    "The data of one run of a program. The caller makes it; no other run uses it at the same time.",
     CField("version", "i32", "FRAME_VERSION; the entry refuses another one"),
     CField("reserved", "i32", "0"),
     CField("arguments", "ptr", "addresses of the parameter leaves", "void *const *"),
@@ -155,23 +155,23 @@ FRAME = Struct(
     CField("functions", "ptr", "the function table, in the order of the interface", "void *const *"),
     CField("parallel_for", "ptr", "runs a kernel over ranges of its index space", "axla_parallel_for *"),
     CField("pool", "ptr", "context of parallel_for"),
-    CField("cancel", "ptr", "stops the run when not 0; polled", "const volatile int32_t *"),
-    CField("run_id", "i64", "a number no other run of the process has; all replicas of a run share it"),
+    CField("cancel", "ptr", "the run stops when it is not 0; polled", "const volatile int32_t *"),
+    CField("run_id", "i64", "unique in the process; all replicas of a run have the same"),
     CField("replica", "i32", "replica id"),
     CField("partition", "i32", "partition id"),
     CField("rng_state", "u64", "state of the stateful random number ops", count=2),
     CField("error_code", "i32", "set together with a non-zero return value"),
     CField("error_step", "i32", "the step of the program that failed"),
-    CField("error_detail", "i64", "what the message of the code asks for"),
-    CField("peers", "ptr", "context of collectives; null: there are no others"),
+    CField("error_detail", "i64", "a number for the message of error_code"),
+    CField("peers", "ptr", "context of collectives; null for a single participant"),
 )
 
 STATUS_TEXT = 1000
 
 STATUS = Struct(
     "axla_status",
-    "How a custom call of XLA's status-returning conventions ended; zero before the call.",
-    CField("failed", "i32", "not 0: the call failed"),
+    "The outcome of a custom call with a status-returning convention of XLA; zero before the call.",
+    CField("failed", "i32", "not 0 if the call failed"),
     CField("length", "i32", "bytes of the message"),
     CField("message", "i8", "what went wrong, UTF-8", "char", count=STATUS_TEXT),
 )

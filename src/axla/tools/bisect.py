@@ -453,7 +453,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares the command line of `axla bisect`."""
     add_file(parser)
     parser.add_argument(
-        "--slower-than", metavar="SECONDS", type=float, help="a run that takes longer is a fault"
+        "--slower-than", metavar="SECONDS", type=float, help="a run that takes longer counts as a failure"
     )
     add_trial(parser)
 

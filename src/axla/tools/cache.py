@@ -16,7 +16,7 @@ from axla.core import cache
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares the command line of `axla cache`."""
-    parser.add_argument("--clear", action="store_true", help="drop all entries")
+    parser.add_argument("--clear", action="store_true", help="delete all entries")
 
 
 def execute(options: argparse.Namespace) -> int:

@@ -40,16 +40,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "paths",
         metavar="PATH",
         nargs="*",
-        help="a program, a folder or an archive of some; `-` is standard input",
+        help="a program, or a folder or an archive of programs; `-` is standard input",
     )
     add_backend(parser, "--backend", "cpu", "cpu (default), one-lane or interpreter")
-    add_backend(parser, "--reference", "interpreter", "what to compare with (interpreter)")
+    add_backend(parser, "--reference", "interpreter", "the backend with the right results (interpreter)")
     add_inputs(parser)
     add_tolerance(parser)
     parser.add_argument(
         "--skip-unstable", action="store_true",
-        help="of outputs that differ, leave out elements that change as much on the reference when values "
-        "inside of the program are off by some units in the last place; the report counts them",
+        help="where outputs differ, leave out elements that change as much on the reference when values in "
+        "the program are off by some units in the last place; the report counts these elements",
     )  # fmt: skip
     add_load(parser)
     parser.add_argument(

@@ -29,8 +29,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_constants(parser)
     place = parser.add_mutually_exclusive_group(required=True)
     place.add_argument("-o", "--out", metavar="DIR", help="the folder to write")
-    place.add_argument("--emit-object", metavar="FILE.o", help="write the object file alone")
-    parser.add_argument("--header", action="store_true", help="with --emit-object: FILE.h, too")
+    place.add_argument("--emit-object", metavar="FILE.o", help="write only the object file")
+    parser.add_argument("--header", action="store_true", help="with --emit-object: write FILE.h, too")
     for flag, about in flags().items():
         parser.add_argument(flag, **about)
     parser.set_defaults(name=None)
@@ -38,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--result-names", metavar="A,B", type=words, help="names of the results")
     parser.add_argument(
         "--rows", metavar="N,M", type=integers,
-        help="a function for each number of rows, which `rows` stands for in --arg-types: f32[rows,4]",
+        help="numbers of rows, with a function for each; `rows` in --arg-types is replaced: f32[rows,4]",
     )  # fmt: skip
 
 

@@ -35,9 +35,9 @@ complete -c axla -a '(__axla_words)'
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares the command line of `axla completion`."""
     what = parser.add_mutually_exclusive_group(required=True)
-    what.add_argument("shell", nargs="?", choices=list(SCRIPTS), help="print the script for a shell")
+    what.add_argument("shell", nargs="?", choices=list(SCRIPTS), help="print the script of a shell")
     what.add_argument(
-        "--words", metavar="WORD", nargs=argparse.REMAINDER, help="print what the last word may become"
+        "--words", metavar="WORD", nargs=argparse.REMAINDER, help="print the completions of the last word"
     )
 
 

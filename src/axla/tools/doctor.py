@@ -39,7 +39,7 @@ GROUPS = ("axla.backends", "axla.ops", "axla.kernels", "axla.passes", "jax_plugi
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares the command line of `axla doctor`."""
-    parser.add_argument("--no-check", action="store_true", help="run nothing")
+    parser.add_argument("--no-check", action="store_true", help="do not run a test program")
 
 
 def execute(options: argparse.Namespace) -> int:

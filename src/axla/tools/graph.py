@@ -27,23 +27,23 @@ SUFFIXES = (".html", ".dot", ".svg")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares the command line of `axla graph`."""
     add_file(parser)
-    parser.add_argument("-o", "--output", metavar="FILE", required=True, help=".html, .dot or .svg")
+    parser.add_argument("-o", "--output", metavar="FILE", required=True, help="a .html, .dot or .svg file")
     what = parser.add_mutually_exclusive_group()
-    what.add_argument("--passes", metavar="P,Q{x=1},...", help="show these passes or pipelines alone")
-    what.add_argument("--plain", action="store_true", help="show the module as it is")
-    what.add_argument("--profile", action="store_true", help="run it, and show times")
+    what.add_argument("--passes", metavar="P,Q{x=1},...", help="show only these passes or pipelines")
+    what.add_argument("--plain", action="store_true", help="show the module without any pass")
+    what.add_argument("--profile", action="store_true", help="run the module, and show times")
     parser.add_argument(
         "--input",
         metavar="X.npy",
         action="append",
         default=[],
-        help="with --profile: an array; once per parameter",
+        help="with --profile: the array of a parameter; repeat it for each",
     )
     add_inputs(parser)
     parser.add_argument(
-        "--repeat", metavar="N", type=int, default=10, help="calls to measure, of each kind of inputs (10)"
+        "--repeat", metavar="N", type=int, default=10, help="calls to measure for each kind of inputs (10)"
     )
-    parser.add_argument("--no-code", action="store_true", help="leave LLVM and assembly out: a smaller page")
+    parser.add_argument("--no-code", action="store_true", help="a smaller page, without LLVM IR and assembly")
     add_load(parser)
     add_target(parser)
 

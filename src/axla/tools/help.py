@@ -7,7 +7,7 @@ import argparse
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares the command line of `axla help`."""
-    parser.add_argument("topic", metavar="VERB", nargs="?", help="a verb; all by default")
+    parser.add_argument("topic", metavar="VERB", nargs="?", help="the verbs to describe; all by default")
 
 
 def execute(options: argparse.Namespace) -> int:

@@ -19,10 +19,8 @@ from axla.core.templates import fill
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares the command line of `axla new-backend`."""
-    parser.add_argument(
-        "name", metavar="NAME", help="what `--backend` will take: lower case, digits, hyphens"
-    )
-    parser.add_argument("--folder", type=Path, help="a folder that is empty or new (axla-NAME)")
+    parser.add_argument("name", metavar="NAME", help="the name for `--backend`: lower case, digits, hyphens")
+    parser.add_argument("--folder", type=Path, help="an empty or new folder to write to (axla-NAME)")
 
 
 def execute(options: argparse.Namespace) -> int:

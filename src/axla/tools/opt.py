@@ -35,12 +35,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--passes", metavar="P,Q{x=1},...", help="run these passes or pipelines, in order")
     what.add_argument("--stage", choices=[*STAGES, *XLA_STAGES], help="compile up to this stage")
-    what.add_argument("--list-passes", action="store_true", help="name all passes and pipelines")
+    what.add_argument("--list-passes", action="store_true", help="list all passes and pipelines")
     what.add_argument(
-        "--list-rules", action="store_true", help="name all rewrite rules: equations, and an example each"
+        "--list-rules", action="store_true", help="list all rewrite rules: equations, and an example each"
     )
-    what.add_argument("--list-stages", action="store_true", help="name all stages")
-    parser.add_argument("-o", "--output", metavar="FILE", help="write there instead of standard output")
+    what.add_argument("--list-stages", action="store_true", help="list all stages")
+    parser.add_argument("-o", "--output", metavar="FILE", help="write to a file, not to standard output")
     parser.add_argument("--diff", action="store_true", help="print what changed, as a unified diff")
     parser.add_argument(
         "--time",

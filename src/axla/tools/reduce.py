@@ -195,14 +195,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_file(parser)
     what = parser.add_mutually_exclusive_group()
     what.add_argument(
-        "--differs", action="store_true", help="results differ from those of --reference (default)"
+        "--differs", action="store_true", help="fails: results differ from those of --reference (default)"
     )
-    what.add_argument("--crash", action="store_true", help="it crashes, hangs or raises an internal error")
-    what.add_argument("--script", metavar="CMD", help="a command; status 0 says that its file still fails")
-    parser.add_argument("--any", action="store_true", help="take other failures than the first one, too")
-    parser.add_argument("-o", "--output", metavar="FILE", help="write there instead of standard output")
+    what.add_argument("--crash", action="store_true", help="fails: a crash, a hang or an internal error")
+    what.add_argument("--script", metavar="CMD", help="fails: this command, given the file, exits with 0")
+    parser.add_argument("--any", action="store_true", help="accept failures that differ from the first one")
+    parser.add_argument("-o", "--output", metavar="FILE", help="write to a file, not to standard output")
     parser.add_argument(
-        "--seconds", metavar="N", type=float, help="stop after this time, with the best so far"
+        "--seconds", metavar="N", type=float, help="stop after this time, with the best result so far"
     )
     add_trial(parser)
 

@@ -36,13 +36,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares the command line of `axla run`."""
     add_file(parser)
     parser.add_argument(
-        "--input", metavar="X.npy", action="append", default=[], help="an array; once per parameter"
+        "--input", metavar="X.npy", action="append", default=[], help="the array of a parameter; repeatable"
     )
     add_inputs(parser)
-    parser.add_argument("--output", metavar="Y.npz", help="write the results there, instead of printing them")
+    parser.add_argument("--output", metavar="Y.npz", help="write the results to a file, print nothing")
     add_constants(parser)
     add_backend(parser, "--backend", "cpu", "cpu (default), one-lane or interpreter")
-    add_backend(parser, "--reference", None, "compare with what this backend gives")
+    add_backend(parser, "--reference", None, "compare with the results of this backend")
     add_tolerance(parser)
     parser.add_argument(
         "--compare-every-instruction", action="store_true",
@@ -50,22 +50,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument(
         "--repeat", metavar="N", type=int, default=1,
-        help="run N times, and print how long the runs took: the first, the shortest, the median",
+        help="run N times, and print the times of the first, the shortest and the median run",
     )  # fmt: skip
     parser.add_argument(
-        "--num-replicas", metavar="N", type=int, help="run so many replicas, instead of those of its header"
+        "--num-replicas", metavar="N", type=int, help="number of replicas, in place of the module's own"
     )
     add_replicas(parser)
     parser.add_argument(
         "--fill-elided", action="store_true",
-        help="give constants {...} the numbers that XLA's parser makes up",
+        help="replace constants {...} by the numbers that XLA's parser makes up for them",
     )  # fmt: skip
     parser.add_argument(
         "--profile", action="store_true", help="print the time, bytes and operations of each step"
     )
     parser.add_argument("--deadline", metavar="SECONDS", type=float, help="stop the run after this time")
     parser.add_argument(
-        "--processes", metavar="N", type=int, default=0, help="run on devices of so many processes, over MPI"
+        "--processes", metavar="N", type=int, default=0, help="run on the devices of N processes, over MPI"
     )
     add_load(parser)
 

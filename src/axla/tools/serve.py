@@ -32,19 +32,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     from axla.service.limits import ClientLimits
 
     add = parser.add_argument
-    add("--socket", metavar="PATH", help="listen on a unix socket, which only its owner opens")
-    add("--listen", metavar="HOST:PORT", help="listen for gRPC; port 0: any, which the log tells")
-    add("--certificate", metavar="FILE", default="", help="of the server, for TLS")
-    add("--key", metavar="FILE", default="", help="of the certificate")
-    add("--token-file", metavar="FILE", help="clients must know one of its lines")
-    add("--backend", action="append", metavar="NAME", help="may stand again; the first is the default (cpu)")
+    add("--socket", metavar="PATH", help="listen on a unix socket, which only its owner can open")
+    add("--listen", metavar="HOST:PORT", help="listen for gRPC; port 0: a free port, which the log names")
+    add("--certificate", metavar="FILE", default="", help="the server's certificate, for TLS")
+    add("--key", metavar="FILE", default="", help="the private key of the certificate")
+    add("--token-file", metavar="FILE", help="a file of tokens, one per line; clients must send one")
+    add("--backend", action="append", metavar="NAME", help="repeatable; the first is the default (cpu)")
     for name, about in _LIMITS.items():
         default = getattr(ClientLimits, name.replace("-", "_"))
         about = f"limit: {about} (default: {text(default)})"
         add(f"--{name}", default=default, type=number, metavar="N", help=about)
-    add("--drain", type=float, default=30.0, metavar="SECONDS", help="of requests at the end (default: 30)")
-    add("--log", choices=("text", "json", "none"), default="text", help="a line per request (default: text)")
-    add("--metrics", metavar="HOST:PORT", help="answer there with counters for Prometheus, at /metrics")
+    add("--drain", type=float, default=30.0, metavar="SECONDS", help="wait for open requests (default: 30)")
+    add("--log", choices=("text", "json", "none"), default="text", help="format of the log (default: text)")
+    add("--metrics", metavar="HOST:PORT", help="serve counters for Prometheus there, at /metrics")
 
 
 def number(text: str) -> float:

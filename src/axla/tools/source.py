@@ -39,11 +39,11 @@ def add_sizes(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--arg-types", metavar="TYPES", type=_types,
         help="types of the arguments, for StableHLO with sizes `?`: f32[2,3],s32[] or tensor<2x3xf32>; "
-        "`_` for what the program says",
+        "`_` keeps the program's type",
     )  # fmt: skip
     parser.add_argument(
         "--dim-args", metavar="N,...", type=integers,
-        help="values of the first arguments, which are arguments no more",
+        help="values of the first arguments; the program then has the others only",
     )  # fmt: skip
 
 
@@ -80,7 +80,7 @@ def add_constants(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--constant", metavar="FILE", action="append", default=[],
         help="make constants of parameters: an .npz or .safetensors file with arrays by the names or numbers "
-        "of parameters, or PARAMETER=FILE.npy; may stand again",
+        "of parameters, or PARAMETER=FILE.npy; repeatable",
     )  # fmt: skip
 
 
@@ -135,9 +135,7 @@ def feed(module: Module) -> None:
 
 def add_replicas(parser: argparse.ArgumentParser) -> None:
     """Adds the option `--replicas`."""
-    parser.add_argument(
-        "--replicas", choices=["first"], help="of a program for several participants run the first alone"
-    )
+    parser.add_argument("--replicas", choices=["first"], help="run only the first participant of a program")
 
 
 def read_module(options: argparse.Namespace) -> Module:

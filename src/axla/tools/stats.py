@@ -128,8 +128,8 @@ def size_text(size: int) -> str:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares the command line of `axla stats`."""
     add_file(parser)
-    parser.add_argument("-o", "--output", metavar="FILE.svg", help="write the picture of the memory there")
-    parser.add_argument("--json", action="store_true", help="print numbers as JSON")
+    parser.add_argument("-o", "--output", metavar="FILE.svg", help="write a picture of memory over time")
+    parser.add_argument("--json", action="store_true", help="print the numbers as JSON")
     add_load(parser)
     add_target(parser)
 

@@ -24,11 +24,9 @@ def add_inputs(parser: argparse.ArgumentParser, kinds: str = "ordinary") -> None
     )
     parser.add_argument(
         "--input-kinds", metavar="KIND,...", type=_kinds, default=_kinds(kinds),
-        help=f"what random inputs are, a run for each ({kinds}): {', '.join(KINDS)}",
+        help=f"kinds of random inputs, with a run for each ({kinds}): {', '.join(KINDS)}",
     )  # fmt: skip
-    parser.add_argument(
-        "--inputs", metavar="X.npz", help="arrays by the names of parameters, or by their numbers"
-    )
+    parser.add_argument("--inputs", metavar="X.npz", help="arrays, by the names or numbers of parameters")
 
 
 def add_tolerance(parser: argparse.ArgumentParser) -> None:
@@ -36,21 +34,21 @@ def add_tolerance(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--rtol", metavar="X", type=float, help="relative tolerance (by element type)")
     parser.add_argument("--atol", metavar="X", type=float, help="absolute tolerance (by element type)")
     parser.add_argument("--signed-zeros", action="store_true", help="-0.0 and 0.0 differ")
-    parser.add_argument("--bitwise", action="store_true", help="results must have equal bits; NaN is NaN")
+    parser.add_argument("--bitwise", action="store_true", help="results must have equal bits, except NaN")
 
 
 def add_trial(parser: argparse.ArgumentParser) -> None:
     """Adds the options for the question of a trial."""
-    add_backend(parser, "--backend", "cpu", "what is suspected: cpu (default), one-lane...")
-    add_backend(parser, "--reference", "interpreter", "what is right (interpreter)")
+    add_backend(parser, "--backend", "cpu", "the backend to test: cpu (default), one-lane...")
+    add_backend(parser, "--reference", "interpreter", "the backend with the right results (interpreter)")
     add_inputs(parser, TRIED)
     add_tolerance(parser)
     parser.add_argument("--threads", metavar="N", type=int, help="threads of parallel loops")
     parser.add_argument(
-        "--repeat", metavar="N", type=int, default=1, help="runs that must give equal bits (1)"
+        "--repeat", metavar="N", type=int, default=1, help="number of runs, which must give equal bits (1)"
     )
     parser.add_argument(
-        "--limit", metavar="SECONDS", type=float, default=60.0, help="seconds that a run may take (60)"
+        "--limit", metavar="SECONDS", type=float, default=60.0, help="time limit of a run (60)"
     )
     add_load(parser)
 
@@ -58,7 +56,7 @@ def add_trial(parser: argparse.ArgumentParser) -> None:
 def add_load(parser: argparse.ArgumentParser) -> None:
     """Adds the option `--load`."""
     parser.add_argument(
-        "--load", metavar="FILE.py", action="append", default=[], help="Python to run first: passes and rules"
+        "--load", metavar="FILE.py", action="append", default=[], help="Python file with passes and rules"
     )
 
 
