@@ -491,12 +491,12 @@ def keeps_order(module: Module, changed: Module, name: str) -> bool:
         for user in above[waiting.pop()]:
             users.add(user.opcode)
             waiting.append(user.computation)
-    users &= SUMS | {"sort"}
+    users &= SUMS | {"sort", "custom-call"}
     if not users:
         return True
     if after is not after.computation.root:
         return False
-    if "sort" in users:
+    if users & {"sort", "custom-call"}:  # custom calls such as ApproxTopK
         pair = {str(getattr(i.op, "direction", "")) for i in (before, after)}
         return pair == {"LT", "GT"}
     exact = {"maximum", "minimum"} | ({"add", "multiply"} if after.shape.dtype.is_integer else set())

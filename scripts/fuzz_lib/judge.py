@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 
 import axla
-from axla.analysis.rounding import shaken
+from axla.analysis.rounding import SUMS, shaken
 from axla.comparison import BITS, SHAKES, agreement, array_leaves, compare_output
-from axla.core.dtypes import BF16, F8E3M4, F8E4M3, F8E4M3FN, F8E5M2, F16, F32, F64, from_numpy
+from axla.core.dtypes import BF16, F8E3M4, F8E4M3, F8E4M3FN, F8E5M2, F16, F32, F64, PRED, from_numpy
 from axla.core.errors import AxlaError
 from axla.core.shape import Shape
-from axla.hlo import Broadcast, Compare, Negate, Select
+from axla.hlo import Broadcast, Compare, Multiply, Negate, Select
 from axla.ir.attributes import Direction
 from axla.ir.clone import clone_module
 from axla.ir.graph import Module
@@ -104,10 +104,11 @@ def shaky(case: Case, number: int, found: np.ndarray, wanted: np.ndarray) -> boo
         "convolution" in case.opcodes and shape.dtype.is_inexact
     ):  # of padding times an infinity XLA, too, makes either
         moved |= np.isnan(found) | np.isnan(wanted)
-    products = case.opcodes & {"dot", "ragged-dot", "scaled-dot"} and shape.dtype.is_inexact
+    products = case.opcodes & {"dot", "ragged-dot", "scaled-dot"} or multiplies(case.module)
     # Parts of complex infinities depend on the formula; whether partial sums of products reach infinities of
-    # both signs depends on the order.
-    if shape.dtype.is_complex or "fft" in case.opcodes or products:
+    # both signs depends on the order, and so does whether partial products reach zeros, of which an infinity
+    # that they begin with makes NaN.
+    if shape.dtype.is_complex or "fft" in case.opcodes or (products and shape.dtype.is_inexact):
         moved |= ~np.isfinite(found) & ~np.isfinite(wanted)
     if "triangular-solve" in case.opcodes and shape.dtype.is_inexact:  # by an inverse, NaN times 0 is NaN
         moved |= np.isnan(found)
@@ -116,6 +117,13 @@ def shaky(case: Case, number: int, found: np.ndarray, wanted: np.ndarray) -> boo
         return bool((moved | (case.unstable[number] & ~far(case, number, found, wanted))).all())
     except (AxlaError, MemoryError):
         return True
+
+
+def multiplies(module: Module) -> bool:
+    """Whether a reduction multiplies floats."""
+    calls = (i.op for s in module.computations for i in s.instructions if i.opcode in SUMS)
+    inside = (i for op in calls for c in op.computations() for i in c.instructions)
+    return any(isinstance(i.op, Multiply) and i.shape.dtype.is_inexact for i in inside)
 
 
 def far(case: Case, number: int, found: np.ndarray, wanted: np.ndarray) -> np.ndarray:
@@ -145,7 +153,7 @@ DRIFTS = 16
 
 def shows_signs(case: Case, number: int) -> bool:
     """Whether a result depends on the signs of NaN."""
-    for seed in range(2 + 4 * SHAKES):
+    for seed in range(2 + 8 * SHAKES):
         try:
             executable = axla.compile(turned(case.module, seed), backend="interpreter")
             other = case.run(executable, case.inputs)[0][number]
@@ -157,8 +165,8 @@ def shows_signs(case: Case, number: int) -> bool:
 
 
 def turned(module: Module, seed: int) -> Module:
-    """The module with + (seed 0) or - (seed 1) for all NaN that arithmetic gives, or with one of them behind
-    some instructions.
+    """The module with + (seed 0) or - (seed 1) for all NaN that arithmetic gives, or with one of them or both
+    behind some instructions.
     """
     made, draw = clone_module(module), random.Random(seed)
     for computation in list(made.computations):
@@ -171,8 +179,10 @@ def turned(module: Module, seed: int) -> Module:
                 users = list(inst.users)
                 number = computation.add(Constant.of(np.array(np.nan, shape.dtype.numpy), shape.dtype))
                 nan = Broadcast(shape.logical, ())(number)
-                if seed == 1 or (seed and draw.random() < 0.5):
-                    nan = Negate()(nan)
+                if seed:
+                    share = 1 if seed == 1 else draw.choice((0, 0.5, 1))
+                    signs = np.random.default_rng(draw.randrange(1 << 32)).random(shape.dims) < share
+                    nan = Select()(computation.add(Constant.of(signs, PRED)), Negate()(nan), nan)
                 new = Select()(Compare(Direction.NE)(inst, inst), nan, inst)
                 computation.set_shape(new, shape)
                 computation.replace(inst, new, users)

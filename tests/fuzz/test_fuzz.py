@@ -226,6 +226,22 @@ ENTRY e { x = f32[4] parameter(0)
     assert judge.differs(plain, ([np.array(2, np.float32)], heard))
 
 
+def test_zeros_of_partial_products_say_nothing():
+    """In one order they are reached before the infinity that the product begins with."""
+    text = """
+multiply { a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT c = f32[] multiply(a, b) }
+ENTRY e { x = f32[2000] parameter(0)
+  start = f32[] constant(inf)
+  ROOT p = f32[] reduce(x, start), dimensions={0}, to_apply=multiply }"""
+    case = case_from(text, np.full(2000, 0.5, np.float32))
+    heard = case.wanted[1]
+    for number in (np.nan, np.inf):
+        assert not judge.differs(case, ([np.array(number, np.float32)], heard))
+    assert judge.differs(case, ([np.array(0, np.float32)], heard))
+
+
 def test_sums_of_short_floats_say_little():
     text = """
 add { a = f8e5m2[] parameter(0)
@@ -362,6 +378,20 @@ ENTRY e {{ x = {dtype}[4] parameter(0)
         assert bool(judge.differs(case, ([other], heard))) is not may
 
 
+def test_signs_of_several_nan_of_one_operation_say_nothing():
+    text = """
+ENTRY e { x = f32[4] parameter(0)
+  y = f32[4] subtract(x, x)
+  t = (f32[2], s32[2]) topk(y), k=2, largest=true
+  ROOT i = s32[2] get-tuple-element(t), index=1 }"""
+    case = case_from(text, np.array([np.inf, np.inf, np.nan, np.inf], np.float32))
+    heard = case.wanted[1]
+    for places in ([0, 1], [2, 3], [1, 3]):
+        assert not judge.differs(case, ([np.array(places, np.int32)], heard))
+    plain = case_from(text, np.zeros(4, np.float32))
+    assert judge.differs(plain, ([np.array([1, 3], np.int32)], heard))
+
+
 def test_the_sign_of_a_nan_that_passes_two_operations_says_nothing():
     """Of which each may change it."""
     text = """
@@ -492,6 +522,31 @@ def test_a_twin_sorts_by_an_order_and_reduces_by_what_is_associative():
             known |= {str(order.root.op.direction), total.root.opcode}
             assert {str(i.op) for i in order.instructions if i is not order.root} == inside
     assert known == {"LT", "GT", "add", "multiply", "maximum", "minimum"}
+
+
+SMALLEST = """
+less { a = s32[] parameter(0)
+  b = s32[] parameter(1)
+  c = s32[] parameter(2)
+  d = s32[] parameter(3)
+  ROOT l = pred[] compare(a, b), direction=LT }
+ENTRY e { x = s32[9] parameter(0)
+  i = s32[9] iota(), iota_dimension=0
+  none = s32[] constant(99)
+  ROOT r = (s32[2], s32[2]) custom-call(x, i, none, none), custom_call_target="ApproxTopK", \
+called_computations={less}, backend_config={"top_k": 2, "reduction_dim": 0, "recall_target": 0.95, \
+"aggregate_to_topk": true, "reduction_input_size_override": -1} }"""
+
+
+def test_a_twin_of_an_approximate_topk_has_an_order():
+    case, known = case_from(SMALLEST, np.arange(9, dtype=np.int32)), set()
+    case.text = case.module.to_string()
+    for seed in range(120):
+        case.draw = random.Random(seed)
+        made = cases.twin(case)
+        if made is not None:
+            known.add(str(next(c for c in made.computations if c.name == "less").root.op.direction))
+    assert known == {"LT", "GT"}
 
 
 TURNED = """

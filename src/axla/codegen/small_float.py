@@ -194,7 +194,7 @@ def divide_by_one(x: Reg, y: Reg) -> Reg:
 
 def narrow_double(x: Reg) -> Reg:
     """Rounds f64 to f32 by rounding to odd: where x is not an f32, the result is the neighbour with an odd
-    last bit.
+    last bit. Numbers whose nearest f32 is 0 become 0, of which f8e8m0fnu makes NaN.
 
     Rounding the result to a shorter type equals rounding x.
     """
@@ -203,7 +203,7 @@ def narrow_double(x: Reg) -> Reg:
     back = near.cast("fpext", "double")
     bits = near.bits()
     toward_zero = m.select(m.abs(back) > m.abs(x), bits - 1, bits)
-    return m.select(back.ne(x) & ~x.is_nan(), toward_zero | 1, bits).floats()
+    return m.select(back.ne(x) & (m.abs(near) > 0.0), toward_zero | 1, bits).floats()
 
 
 def reduce_precision(x: Reg, dtype: DType, exponent_bits: int, fraction_bits: int) -> Reg:
