@@ -1,11 +1,11 @@
-"""The section `aot`: programs compiled ahead of time, beside axla's JIT, tfcompile and IREE.
+"""The section `aot`: programs compiled ahead of time, compared with axla's JIT, tfcompile and IREE.
 
-Time: the machine code of both is called by the same C loop, in one process, on one thread, so that the
-difference is that of the code and not of Python. Each side makes its call frame the way its callers do: P_run
-on the stack; the JIT's entry gets one from its caller, with the `parallel_for` of the runtime.
+Time: the same C loop calls the machine code of both sides, in one process, on one thread, so that Python has
+no part in the difference. Each side makes its call frame as its callers do: P_run makes one on the stack; the
+JIT's entry gets one from its caller, with the `parallel_for` of the runtime.
 
-Sizes: machine code and read-only data of what is linked, without unwinding tables. BENCH_PEERS names a
-Python that has tensorflow-cpu and iree-base-compiler; without it the peers are left out.
+Sizes: machine code and read-only data that are linked, without unwinding tables. The environment variable
+BENCH_PEERS names a Python that has tensorflow-cpu and iree-base-compiler; without it there are no peers.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from bench_lib.timing import Times, compare
 
 SPEED, CODE, FILES, EACH = "aot, run", "aot, code and tables", "aot, bytes to link", "aot, code and tables of"
 GOAL = 1.1
-MODELS = ("MLP", "LeNet", "LSTM", "GPT")  # of one input, which have to reach the goal
-RECORDED = ("lenet_forward", "gpt_forward")  # of the corpus, as tfcompile and IREE take them
+MODELS = ("MLP", "LeNet", "LSTM", "GPT")  # models for one input; they must reach the goal
+RECORDED = ("lenet_forward", "gpt_forward")  # models of the corpus that tfcompile and IREE support
 
 MATMUL = """HloModule matmul
 ENTRY e {
@@ -40,7 +40,8 @@ ENTRY e {
 }
 """
 
-# What is called from C: {name: its loop}. The frame's fields are set by the caller, once: runs leave them.
+# The C loops that call the machine code. The caller sets the fields of the frame once, as runs do not change
+# them.
 LOOPS = """
 #include <stdint.h>
 int32_t model_run(void *args, void *results, void *workspace);
@@ -59,15 +60,15 @@ int32_t time_entry(int64_t count, int32_t (*entry)(void *), void *frame) {
 
 @dataclass(frozen=True)
 class Model:
-    """A program, HLO text or a JAX function, and the arguments it is timed with."""
+    """A program, as HLO text or a JAX function, and the arguments of its timed runs."""
 
     name: str
     program: Any
     inputs: Sequence[np.ndarray]
-    folder: Path | None = None  # in the corpus
+    folder: Path | None = None  # its folder, if it is from the corpus
 
     def library(self, target: str) -> Any:
-        """The compiled library."""
+        """Compiles the program ahead of time, for a target."""
         from axla.aot.compiling import library_of
         from axla.aot.options import Options
 
@@ -75,14 +76,14 @@ class Model:
         return library_of(self.program, example, Options(target=target))[0]
 
     def stablehlo(self) -> StableHlo:
-        """The program for the peers."""
+        """The program as StableHLO, for the peers."""
         if self.folder is not None:
             return aot_peers.recorded(self.folder)
         return aot_peers.exported(self.program, self.inputs)
 
 
 def aot(effort: Effort) -> Iterator[Row]:
-    """Rows of time and of sizes. What is compiled ahead of time is called on one thread here."""
+    """Yields the rows of times and of sizes; none with several threads, as this code is called on one."""
     if effort.threads != 1:
         return
     models = _models()
@@ -95,7 +96,9 @@ def aot(effort: Effort) -> Iterator[Row]:
 
 
 def _models() -> list[Model]:
-    """Matmul, models of one input with their weights inside, and those of the corpus where it is."""
+    """A matrix product, models for one input that contain their weights, and the models of the corpus, if it
+    is present.
+    """
     ones = [np.ones((2, 3), np.float32), np.ones((3, 2), np.float32)]
     found = [Model("matmul", MATMUL, ones)]
     found += [Model(name, f, inputs) for name, (f, inputs) in small_models().items()]
@@ -112,7 +115,7 @@ def _speed(effort: Effort, model: Model) -> Iterator[Row]:
     library = model.library("native")
     function = library.functions[0]
     if function.variables:
-        return  # state that a run changes: two sides would not compute the same
+        return  # runs change its state, so the two sides would compute different results
     loops = peers.c_library(LOOPS, library.image)
     if loops is None:
         print("aot: no C compiler; no times", file=sys.stderr)
@@ -136,7 +139,7 @@ def _per_run(times: Times, count: int) -> Times:
 
 
 def _beside_iree(effort: Effort, model: Model, found: Peers, ours: Callable[[], None], count: int) -> Row:
-    """Against IREE, whose rounds are runs of its own benchmark program, in turn with ours."""
+    """The row against IREE, timed by IREE's own benchmark program, whose runs alternate with axla's."""
     rounds: dict[str, list[float]] = {"axla": [], "IREE": []}
     try:
         for seconds in found.iree_seconds(model.stablehlo(), model.inputs, min(5, effort.rounds)):
@@ -149,7 +152,9 @@ def _beside_iree(effort: Effort, model: Model, found: Peers, ours: Callable[[], 
 
 
 def _check(model: Model, ours: Sequence[np.ndarray], theirs: Sequence[np.ndarray]) -> None:
-    """Equal bits; what the JIT has LAPACK do is near."""
+    """Raises AssertionError unless results have equal bits. If the JIT calls LAPACK, they must only be
+    near.
+    """
     for number, (a, b) in enumerate(zip(ours, theirs, strict=True)):
         if "lapack" in model.name:
             peers.check(model.name, a.view(np.float32), b.view(np.float32), 1e-3)
@@ -158,7 +163,7 @@ def _check(model: Model, ours: Sequence[np.ndarray], theirs: Sequence[np.ndarray
 
 
 def _buffers(sizes: Sequence[int]) -> list[np.ndarray]:
-    """Memory at multiples of 64."""
+    """Memory for arrays of these sizes in bytes, at addresses that are multiples of 64."""
     found = []
     for size in sizes:
         room = np.zeros(size + 64, np.uint8)
@@ -168,7 +173,7 @@ def _buffers(sizes: Sequence[int]) -> list[np.ndarray]:
 
 
 class _Memory:
-    """The memory that runs of a side read and write, with the addresses for C."""
+    """The memory that the runs of a side read and write, and its addresses for C."""
 
     def __init__(self, function: Any, inputs: Sequence[np.ndarray], workspace_bytes: int) -> None:
         self.arguments = _buffers([value.bytes for value in function.arguments])
@@ -185,7 +190,7 @@ def _pointers(arrays: Sequence[np.ndarray]) -> Any:
 
 
 def _called(loop: Any, *places: int) -> Callable[[int], None]:
-    """Runs `count` times; every run has to say that it went well."""
+    """Returns a function that makes `count` runs in C, and raises AssertionError if one fails."""
     loop.restype, loop.argtypes = c.c_int32, [c.c_int64, *[c.c_void_p] * len(places)]
 
     def call(count: int) -> None:
@@ -202,7 +207,9 @@ def object_side(loops: Any, function: Any, inputs: Sequence[np.ndarray]) -> tupl
 
 
 def _jit_side(loops: Any, function: Any, inputs: Sequence[np.ndarray]) -> tuple[Any, list[np.ndarray]]:
-    """The code that `axla.compile` makes, entered as the runtime does it."""
+    """The code of `axla.compile`, called as the runtime calls it. Returns a function that makes a number of
+    runs, and the results in memory.
+    """
     from axla.codegen.native.structs import PROGRAM
     from axla.cpu.compiler import compile_module
     from axla.ir.clone import clone_module
@@ -242,7 +249,7 @@ def _count(call: Callable[[int], None]) -> int:
 
 
 def _limits(effort: Effort, models: dict[str, Model]) -> Iterator[Row]:
-    """The sizes that objects have to stay under."""
+    """Rows for the sizes of objects that have a limit."""
     if "matmul" in models:
         image = models["matmul"].library("x86-64").image
         yield sized(effort, FILES, "matmul, object", len(image), "limit", 2560, goal=1)
@@ -261,7 +268,7 @@ def _code(library: Any) -> int:
 
 
 def _loaded(library: Any) -> int:
-    """Code and tables, without constants."""
+    """The bytes of code and read-only data, without constants."""
     from axla.codegen.object_files import sizes
 
     found = sizes(library.image)
@@ -269,7 +276,7 @@ def _loaded(library: Any) -> int:
 
 
 def _beside_peers(effort: Effort, models: Sequence[Model]) -> Iterator[Row]:
-    """Code and files of the same StableHLO, compiled for the same baseline of x86-64."""
+    """Rows for the sizes of the same StableHLO, compiled by axla and the peers for the x86-64 baseline."""
     found = aot_peers.peers()
     if isinstance(found, str):
         print(f"aot: sizes without peers: {found}", file=sys.stderr)
@@ -291,7 +298,7 @@ def _beside_peers(effort: Effort, models: Sequence[Model]) -> Iterator[Row]:
 
 
 def _targets(effort: Effort, models: Sequence[Model]) -> Iterator[Row]:
-    """Code and tables of objects for every target."""
+    """Rows for the sizes of code and read-only data on every target."""
     from axla.core.errors import UnsupportedError
     from axla.target.names import TARGETS
 

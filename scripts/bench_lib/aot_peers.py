@@ -1,8 +1,8 @@
-"""tfcompile and IREE, from a Python environment of their own: what they make of a StableHLO program.
+"""The peers tfcompile and IREE, which compile StableHLO programs in a Python environment of their own.
 
-BENCH_PEERS is the path of a Python that has tensorflow-cpu (2.21) and iree-base-compiler and
-iree-base-runtime (3.13). tfcompile is what its `saved_model_cli aot_compile_cpu` runs; the program goes there
-as one XlaCallModule op.
+The environment variable BENCH_PEERS is the path of a Python that has tensorflow-cpu (2.21),
+iree-base-compiler and iree-base-runtime (3.13). tfcompile is run by TensorFlow's `saved_model_cli
+aot_compile_cpu`; the program is one XlaCallModule op.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import numpy as np
 from axla.codegen.object_files import sizes
 
 VARIABLE = "BENCH_PEERS"
-_LIMIT = 300  # seconds of a compiler
+_LIMIT = 300  # seconds that a compiler may take
 
 _SAVED_MODEL = """
 import json, sys
@@ -59,12 +59,12 @@ _IREE_STATIC = [
 
 
 class PeerFailure(Exception):
-    """A peer did not do what it was asked for; the message is its last line."""
+    """Raised if a peer fails; the message is the last line of its output."""
 
 
 @dataclass(frozen=True)
 class StableHlo:
-    """A program for the peers: portable bytecode, text, and (type, sizes) of arguments and results."""
+    """A program for the peers: portable bytecode, text, and (type, sizes) of the arguments and results."""
 
     bytecode: bytes
     text: str
@@ -73,7 +73,7 @@ class StableHlo:
 
 
 def recorded(folder: Path) -> StableHlo:
-    """Of a model of the corpus."""
+    """The StableHLO of a model of the corpus."""
     about = json.loads((folder / "meta.json").read_text())
     arguments, results = ([(v["dtype"], v["shape"]) for v in about[key]] for key in ("args", "results"))
     text = (folder / "module.mlir").read_text()
@@ -81,7 +81,7 @@ def recorded(folder: Path) -> StableHlo:
 
 
 def exported(function: object, inputs: Sequence[np.ndarray]) -> StableHlo:
-    """Of a JAX function."""
+    """The StableHLO of a JAX function."""
     import jax
     from jax import export
 
@@ -93,7 +93,7 @@ def exported(function: object, inputs: Sequence[np.ndarray]) -> StableHlo:
 
 
 def peers() -> Peers | str:
-    """The peers, or why there are none."""
+    """The peers, or the reason why there are none."""
     python = os.environ.get(VARIABLE)
     if not python:
         return f"{VARIABLE} is not set"
@@ -102,12 +102,14 @@ def peers() -> Peers | str:
 
 @dataclass(frozen=True)
 class Peers:
-    """The compilers of an environment. Sizes are (code and read-only data, bytes to link or 0)."""
+    """The compilers of an environment. A size is (bytes of code and read-only data, bytes to link or 0)."""
 
     python: Path
 
     def tfcompile(self, program: StableHlo) -> tuple[int, int]:
-        """The function's object alone has the code; constants and metadata have an object each."""
+        """Compiles a program by tfcompile; returns its size. Code is in one object; constants and metadata
+        are in two others.
+        """
         with tempfile.TemporaryDirectory(prefix="axla-bench-") as name:
             folder = Path(name)
             (folder / "program.bc").write_bytes(program.bytecode)
@@ -123,7 +125,9 @@ class Peers:
             return found.code + found.data, sum(path.stat().st_size for path in folder.glob("model*.o"))
 
     def iree(self, program: StableHlo) -> tuple[int, int]:
-        """The static library's object; what calls it, with the weights, is C text for IREE's runtime."""
+        """Compiles a program by IREE; returns the size of the static library's object. The weights and the
+        calls are in C text for IREE's runtime, which does not count.
+        """
         with tempfile.TemporaryDirectory(prefix="axla-bench-") as name:
             image = Path(name) / "model.o"
             place = f"--iree-llvmcpu-static-library-output-path={image}"
@@ -132,9 +136,9 @@ class Peers:
             return found.code + found.data, 0
 
     def iree_seconds(self, program: StableHlo, inputs: Sequence[np.ndarray], rounds: int) -> Iterator[float]:
-        """Seconds of a run on one thread, by IREE's own benchmark of its runtime, measured anew for each.
+        """Yields the seconds of a run on one thread, by IREE's own benchmark program, for each round.
 
-        They are the thread's: a mean of wall time would count other work on the machine.
+        They are processor time of the thread: a mean of wall time would contain other work of the machine.
         """
         with tempfile.TemporaryDirectory(prefix="axla-bench-") as name:
             folder, given = Path(name), []
@@ -160,7 +164,7 @@ class Peers:
 
 
 def _run(command: list[str]) -> str:
-    """The output of a command that ends well."""
+    """Runs a command; returns its output. Raises PeerFailure if it fails."""
     quiet = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "2", "PYTHONPATH": ""}
     try:
         done = subprocess.run(command, capture_output=True, text=True, env=quiet, timeout=_LIMIT, check=False)

@@ -1,4 +1,6 @@
-"""Programs that several threads call at once, and programs beside another process that keeps a CPU busy."""
+"""Programs that several threads call at once, and programs that run while another process keeps a CPU
+busy.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ _SPIN = "while True: pass"
 
 
 def callers(effort: Effort) -> Iterator[Row]:
-    """Seconds are those of one call: the time of all calls by the number of calls."""
+    """Rows whose seconds are the time of all calls, divided by their number."""
     for program in (programs.add(64), programs.add(1 << 16), programs.product(256, 256, 256)):
         inputs = program.inputs()
         function = peers.xla_function(program.text)
@@ -50,7 +52,7 @@ def _together(sides: dict[str, Callable[[], object]], count: int, effort: Effort
 
 
 def _round(call: Callable[[], object], count: int, seconds: float) -> float:
-    """Seconds per call while so many threads call for so many seconds."""
+    """The seconds per call while `count` threads call for `seconds`."""
     calls = [0] * count
     gate = threading.Barrier(count + 1)
     end = 0.0
@@ -75,7 +77,7 @@ def _round(call: Callable[[], object], count: int, seconds: float) -> float:
 
 @contextlib.contextmanager
 def _busy() -> Iterator[None]:
-    """A process that always runs, on the CPUs of this one."""
+    """While the context is active, another process keeps the CPUs of this process busy."""
     process = subprocess.Popen([sys.executable, "-c", _SPIN])
     try:
         yield

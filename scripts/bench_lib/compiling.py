@@ -1,4 +1,4 @@
-"""The section `compile`: CPU time of cold compilation, and of warm starts from disk."""
+"""The section `compile`: processor time of cold compilation, and of warm starts from the cache on disk."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from bench_lib.timing import Times
 
 
 def compiling(effort: Effort) -> Iterator[Row]:
-    """Cold compilation, nothing taken from a cache; parsing is counted on neither side."""
+    """Rows for cold compilation without a cache. The time of parsing is not counted on either side."""
     texts = {b.name: b.text for b in programs.kernels()}
     texts |= {"loop, 8 carries": programs.mixed_loop(), "loop, 60 carries": programs.exp_tanh_loop(60)}
     compile_row(effort, "", "", programs.add(7).text)  # starts both compilers
@@ -33,7 +33,7 @@ def compiling(effort: Effort) -> Iterator[Row]:
 
 
 def compile_row(effort: Effort, section: str, name: str, text: str) -> Row:
-    """Both compilers in turn, the best of each."""
+    """The row for one program: both compilers alternate, and the best time of each counts."""
     ours, theirs, size = [], [], 0
     for _ in range(min(5, effort.rounds) if len(text) < 1 << 18 else 1):
         mine, size = cold(text)
@@ -47,7 +47,9 @@ def compile_row(effort: Effort, section: str, name: str, text: str) -> Row:
 
 
 def cold(text: str) -> tuple[float, int]:
-    """CPU time from a parsed text to an executable, and the bytes of its object code."""
+    """Returns the processor time from a parsed text to an executable, in seconds, and the bytes of its object
+    code.
+    """
     import axla
     from axla.core import cache
 
@@ -59,7 +61,7 @@ def cold(text: str) -> tuple[float, int]:
 
 
 def _corpus() -> dict[str, str]:
-    """The modules of `bench_hlo` and the models of the corpus that have all their constants."""
+    """The modules of `bench_hlo`, and the models of the corpus whose texts have all constants."""
     paths = {path.stem: path for path in sorted((models.HOME / "bench_hlo").glob("*.hlo"))}
     paths |= {path.parent.name: path for path in models.corpus()}
     texts = {name: path.read_text() for name, path in paths.items()}
@@ -78,8 +80,8 @@ print(time.process_time() - start)
 
 
 def _warm(effort: Effort, name: str, text: str) -> Row:
-    """CPU time of compilation in fresh processes, which have compiled a small program before: what finds the
-    program on disk against what does not.
+    """The row for processor time of compilation in fresh processes, each of which has compiled a small
+    program before. It compares a process that finds the program on disk with one that does not.
     """
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "module.hlo"
@@ -96,7 +98,7 @@ def _long() -> str:
 
 
 def _gpt_step(layers: int = 8, tokens: int = 64, width: int = 768, words: int = 4096) -> str:
-    """HLO text of a step of Adam for a language model."""
+    """The HLO text of a step of Adam for a language model."""
     import jax
     import jax.numpy as jnp
 

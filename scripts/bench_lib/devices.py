@@ -1,4 +1,4 @@
-"""Programs on two devices against the same work on one."""
+"""Programs on two devices, compared with the same work on one device."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LAYERS, BATCH = (64, 256, 256, 10), 1500
 
 
 def devices(effort: Effort) -> Iterator[Row]:
-    """Training on two devices, and two programs at once. With one thread there is nothing to compare."""
+    """Rows for training on two devices, and for two programs at once. With one thread there are none."""
     if effort.threads < 2:
         return
     before = axla.num_threads()
@@ -33,7 +33,9 @@ def devices(effort: Effort) -> Iterator[Row]:
 
 
 def training(effort: Effort, name: str) -> Iterator[Row]:
-    """A step of examples/data_parallel.py. One device has one thread, and two."""
+    """Rows for a step of examples/data_parallel.py, on two devices and on one device with one or two
+    threads.
+    """
     sys.path.insert(0, str(EXAMPLES))
     from data_parallel import Training, load
 
@@ -53,15 +55,15 @@ def training(effort: Effort, name: str) -> Iterator[Row]:
     for number in range(effort.rounds + 1):
         for side in sides if number % 2 else reversed(sides):
             took = seconds(side)
-            if number:  # the first one warms up
+            if number:  # the first step is not timed
                 found[side].append(took)
     for peer, goal in ("1 device, 1 thread", 0.65), ("1 device, 2 threads", 1.15):
         yield timed(effort, "devices", name, Times(found), peer, goal=goal)
 
 
 def two_programs(effort: Effort, name: str) -> Iterator[Row]:
-    """Two programs of matrix products, launched by two threads on a device each, against both on one thread
-    after each other.
+    """The row for two programs of matrix products on two devices, started by two threads, compared with both
+    programs one after the other on one thread.
     """
     client = axla.Client("cpu", devices=2)
     programs = [client.compile(_products(n), device_assignment=[[n]]) for n in range(2)]

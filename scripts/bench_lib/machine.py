@@ -1,4 +1,6 @@
-"""The measured limits of the machine: bytes copied and multiply-adds in registers, per second."""
+"""Measures the limits of the machine: bytes copied, and floating-point operations in registers, per
+second.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,7 @@ double run(long trips) {
 
 @functools.cache
 def copied(size: int, threads: int) -> float:
-    """Seconds of a copy that reads and writes so many bytes together."""
+    """The seconds of a copy in which the bytes read and written are `size` together."""
     count = max(1, size // 2 // threads)
     pairs = [(np.ones(count, np.uint8), np.zeros(count, np.uint8)) for _ in range(threads)]
     repeats = max(1, (1 << 22) // size)
@@ -51,7 +53,7 @@ def copied(size: int, threads: int) -> float:
 
 @functools.cache
 def multiplied(double: bool, threads: int) -> float | None:
-    """Floating-point operations per second, None without a C compiler."""
+    """The floating-point operations per second; None without a C compiler."""
     kind = "double" if double else "float"
     run = peers.c_function(f"#define TYPE {kind}\n{FMA}", "run", "-O3", "-march=native", "-ffp-contract=fast")
     if run is None:
@@ -62,7 +64,7 @@ def multiplied(double: bool, threads: int) -> float | None:
 
 
 def _fastest(call: Callable, arguments: Sequence) -> float:
-    """Seconds of the best of some rounds, in which each thread makes one call."""
+    """The seconds of the fastest of several rounds, in which each thread makes one call."""
     found = []
     with ThreadPoolExecutor(len(arguments)) as pool:
         for _ in range(12):

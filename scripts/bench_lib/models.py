@@ -1,9 +1,9 @@
-"""The section `models`: cold compilation, run time and memory of whole models, as recorded in a corpus.
+"""The section `models`: cold compilation, run time and memory of whole models of the corpus.
 
 Memory is compared in two ways. *Planned*: the bytes of arguments, results, temporaries and constants, from
-axla's interface and from XLA's buffer assignment. *Resident*: how far the highest resident size of a fresh
-process rises over what it had with everything imported, by compiling the model and running it (which is
-mostly the compiler), and by running it alone.
+axla's interface and from XLA's buffer assignment. *Resident*: the increase of the highest resident size of a
+fresh process that has everything imported, by compiling and running the model (most of it is the compiler's),
+and by running it alone.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ HOME = Path(__file__).resolve().parents[3] / "shared" / "conformance"
 
 
 def models(effort: Effort) -> Iterator[Row]:
-    """Rows for every model of the corpus, of which AXLA_CONFORMANCE names the folder."""
+    """Rows for each model of the corpus, whose folder is in the environment variable AXLA_CONFORMANCE."""
     found = [path for path in corpus() if effort.only in path.parent.name]
     if not found:
         raise SystemExit(f"models: no */module.hlo.txt in {_folder('models-open')}")
@@ -38,7 +38,7 @@ def models(effort: Effort) -> Iterator[Row]:
 
 
 def corpus() -> list[Path]:
-    """The models' programs in HLO text, each in the folder of its model; none without the corpus."""
+    """The HLO texts of the models, each in a folder of its own; none without the corpus."""
     return sorted(_folder("models-open").glob("*/module.hlo.txt"))
 
 
@@ -48,7 +48,7 @@ def _folder(name: str) -> Path:
 
 
 def modules(effort: Effort) -> Iterator[Row]:
-    """Rows for every module of XLA's benchmark set in the corpus, with random arguments."""
+    """Rows for each module of XLA's benchmark set in the corpus, with random arguments."""
     import axla
     from axla.comparison import random_inputs
 
@@ -60,7 +60,7 @@ def modules(effort: Effort) -> Iterator[Row]:
     for path in found:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            module = axla.parse(path.read_text(), elided="fill")  # values that the text leaves out
+            module = axla.parse(path.read_text(), elided="fill")  # makes up the elided constants
         module.config = replace(module.config, aliases=(), buffer_donors=())  # arguments are used again
         text = module.to_string(print_large_constants=True)
         rows += _compared(effort, "modules", path.stem, text, random_inputs(module, 0))
@@ -73,7 +73,7 @@ def _by_section(rows: list[Row]) -> list[Row]:
 
 
 def _compared(effort: Effort, section: str, name: str, text: str, inputs: list[np.ndarray]) -> Iterator[Row]:
-    """Compilation, run time and planned memory of a program."""
+    """Rows for the compilation, the run time and the planned memory of a program."""
     colds = [_cold(text) for _ in range(min(3, effort.rounds))]
     cold = Times({"axla": [a for a, _ in colds], "XLA": [b for _, b in colds]})
     yield timed(effort, f"{section}, compilation", name, cold, "XLA", goal=1.5)
@@ -94,7 +94,7 @@ def _model(effort: Effort, path: Path) -> Iterator[Row]:
 
 
 def model_inputs(folder: Path) -> list[np.ndarray]:
-    """The recorded arguments, in order."""
+    """The recorded arguments of a model, in order."""
     with np.load(folder / "data.npz") as data:
         names = sorted((n for n in data.files if n.startswith("in")), key=lambda n: int(n[2:].lstrip("_")))
         meta = json.loads((folder / "meta.json").read_text())["args"]
@@ -102,7 +102,7 @@ def model_inputs(folder: Path) -> list[np.ndarray]:
 
 
 def _cold(text: str) -> tuple[float, float]:
-    """Seconds of both compilers, nothing taken from a cache; XLA's begin after its parsing."""
+    """The seconds of both compilers (axla, XLA), without a cache; XLA's do not include its parser."""
     import axla
     from axla.core import cache
 
@@ -120,7 +120,7 @@ def _cold(text: str) -> tuple[float, float]:
 
 
 def axla_planned(interface) -> int:
-    """Bytes of the program's arguments, results, workspace and constants."""
+    """The bytes of arguments, results, workspace and constants of a program."""
     shared = {alias.result for alias in interface.aliases}
     results = sum(r.bytes for number, r in enumerate(interface.results) if number not in shared)
     arguments = sum(p.bytes for p in interface.parameters)
@@ -128,7 +128,7 @@ def axla_planned(interface) -> int:
 
 
 def xla_planned(text: str) -> int:
-    """Bytes of all allocations of XLA's buffer assignment but those on the stack of a thread."""
+    """The bytes of all allocations in XLA's buffer assignment, except those on the stack of a thread."""
     compiled = peers.xla_compile(peers.stablehlo_of(peers.xla_module(text)))
     proto = compiled.get_compiled_memory_stats().serialized_buffer_assignment_proto
     allocations = [dict(_fields(body)) for number, body in _fields(proto) if number == 3]
@@ -136,7 +136,7 @@ def xla_planned(text: str) -> int:
 
 
 def _fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """(number, value) of the fields of a protocol buffer: numbers, and bytes of what has a length."""
+    """Yields (number, value) for the fields of a protocol buffer; the value is a number, or bytes."""
     at = 0
 
     def varint() -> int:
@@ -160,7 +160,7 @@ def _fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
 
 
 def _resident(side: str, folder: Path) -> tuple[int, int]:
-    """(bytes of compiling and running, bytes of running) in a process of its own."""
+    """(bytes of compiling and running, bytes of running), measured in a child process."""
     paths = f"import sys; sys.path[:0] = {sys.path[:2]!r}\nfrom bench_lib import models\n"
     code = paths + f"models.measure_resident({side!r}, {str(folder)!r})"
     done = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, check=True)
@@ -169,7 +169,9 @@ def _resident(side: str, folder: Path) -> tuple[int, int]:
 
 
 def measure_resident(side: str, folder: str) -> None:
-    """In a child: prints the two numbers of `_resident`. A small program has started the compiler before."""
+    """In the child process: prints the two numbers of `_resident` as JSON. A small program is compiled first,
+    to start the compiler.
+    """
     import jax
 
     jax.config.update("jax_enable_x64", True)
@@ -185,7 +187,7 @@ def measure_resident(side: str, folder: str) -> None:
     function = make(text)
     run = call(function, inputs)
     if side == "XLA":
-        function.lower(*inputs).compile()  # jax compiles at the first call otherwise
+        function.lower(*inputs).compile()  # otherwise jax compiles at the first call
     before = _highest()
     for _ in range(3):
         run()
@@ -193,7 +195,7 @@ def measure_resident(side: str, folder: str) -> None:
 
 
 def _highest() -> int:
-    """Starts to record the highest resident size anew; gives the present one, in bytes."""
+    """Resets the record of the highest resident size; returns the present size in bytes."""
     Path("/proc/self/clear_refs").write_text("5")
     return _peak()
 

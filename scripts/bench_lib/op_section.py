@@ -1,4 +1,4 @@
-"""The section `ops`: every op of the table at its size."""
+"""The section `ops`: each op of the table at one size."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from bench_lib.row import Effort, Row, timed
 from bench_lib.timing import compare
 
 GOAL = 2.0
-"""Times XLA's time above which an op is on the list of docs/benchmarks.md."""
+"""Ops with a larger ratio to XLA's time are listed in docs/benchmarks.md."""
 WORST = 4.0
-"""The ratio to XLA's time that no op may reach."""
+"""The ratio to XLA's time that every op must stay below."""
 
 
 def every_op(effort: Effort) -> Iterator[Row]:
-    """All ops whose `group: name` has `effort.only` in it."""
+    """A row for each op whose `group: name` contains `effort.only`."""
     for op in ops():
         if effort.only in op.title:
             yield _row(effort, op)

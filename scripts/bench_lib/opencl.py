@@ -1,4 +1,4 @@
-"""Programs on an OpenCL device against the same on the backend cpu, in turn in the same run."""
+"""Programs on an OpenCL device, compared with the backend cpu; runs of both alternate."""
 
 from __future__ import annotations
 
@@ -146,9 +146,9 @@ WORST = 3.0
 
 
 def opencl(effort: Effort) -> Iterator[Row]:
-    """The rows of the issue; the last ones are their geometric mean, and launches in a loop."""
+    """Rows for the programs; the last ones are the geometric mean of their ratios, and launches in a loop."""
     axla.set_num_threads(effort.threads)
-    # The system's loader, which CLBlast is linked with, finds Intel's device, too.
+    # CLBlast is linked with the system's loader, which must also find Intel's device.
     os.environ.setdefault("OCL_ICD_FILENAMES", os.path.join(sys.prefix, "lib", "libintelocl.so"))
     os.environ.setdefault("OCL_ICD_VENDORS", os.environ["OCL_ICD_FILENAMES"])
     ratios = []
@@ -172,7 +172,7 @@ def opencl(effort: Effort) -> Iterator[Row]:
 
 
 def launches(effort: Effort) -> Iterator[Row]:
-    """Seconds of a launch in a loop of LAUNCHES kernels, against 10 us."""
+    """The row for a loop of LAUNCHES kernels: seconds per launch, compared with 10 us."""
     call, took = _call(LOOP, "opencl"), []
     for _ in range(3):
         begin = time.perf_counter()
@@ -189,7 +189,7 @@ def _inputs(module: axla.Module) -> list[np.ndarray]:
 
 
 def _call(text: str, backend: str) -> Call:
-    """A call of a program with arguments on its device, which ends when the results are there."""
+    """Returns a call of a program whose arguments are on its device; it ends when the results are ready."""
     client, module = axla.Client(backend), axla.parse(text)
     program = client.compile(module)
     arguments = [client.device_put(x) for x in _inputs(module)]
@@ -201,7 +201,7 @@ def _call(text: str, backend: str) -> Call:
 
 
 class _Blast:
-    """A product of CLBlast through the loader of OpenCL, which has a context of its own."""
+    """A matrix product of CLBlast, through the system's OpenCL loader, in a context of its own."""
 
     def __init__(self) -> None:
         from axla.device.opencl import devices
@@ -224,7 +224,7 @@ class _Blast:
         return found
 
     def buffer(self, values: np.ndarray) -> c.c_void_p:
-        """CL_MEM_READ_WRITE with a copy of an array."""
+        """A CL_MEM_READ_WRITE buffer with a copy of an array."""
         kind, size = c.c_uint64(1 | 1 << 5), c.c_size_t(values.nbytes)
         return self.made("clCreateBuffer", self.context, kind, size, values.ctypes.data_as(c.c_void_p))
 
@@ -251,7 +251,7 @@ class _Blast:
 
 
 def _clblast() -> Callable[[], None] | None:
-    """A call of CLBlast's product; None where it cannot be called, which is said."""
+    """Returns a call of CLBlast's product; None if it cannot be called, with the reason printed."""
     try:
         blast = _Blast()
         blast.check()

@@ -1,11 +1,11 @@
-"""Every op at one realistic size: ops.txt as a table, with the computations that are called in ops.hlo.
+"""Every op at one realistic size: the rows of ops.txt as programs, with the called computations in ops.hlo.
 
-A row is `name | parameters | instructions`, the last of which is the root; `a b c: row` stands for the row
-with each of the words in the place of `@`. Indented lines go on with the line before. A parameter is a shape
-and, behind a colon, what values it has: `<n` integers below n, `+` positive numbers, `1` numbers between -1
-and 1, `spd` positive definite matrices, `low` lower triangular ones; normally distributed numbers or small
-integers otherwise. `name*` marks ops whose results are not to be compared. Computations named for what they
-do (`add_f32`, `less_s32`...) are made as they are met.
+A row is `name | parameters | instructions`; the last instruction is the root. `a b c: row` stands for one row
+per word, with the word in place of each `@`. An indented line continues the line before it. A parameter is a
+shape and, after a colon, the kind of its values: `<n` integers below n, `+` positive numbers, `1` numbers
+between -1 and 1, `spd` positive definite matrices, `low` lower triangular ones; without a kind, normally
+distributed numbers or small integers. `name*` marks ops whose results are not compared. Computations that are
+named for their op and type (`add_f32`, `less_s32`...) are made as needed.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ DIRECTIONS = {"less": "LT", "greater": "GT", "ge": "GE"}
 
 @dataclass(frozen=True)
 class Op:
-    """A program of one op (and what it needs)."""
+    """A program with one op, and the ops that it needs."""
 
     group: str
     name: str
@@ -65,7 +65,7 @@ class Op:
 
 
 def ops() -> Iterator[Op]:
-    """All of them."""
+    """Yields all ops of the table."""
     group = ""
     for row in _rows():
         if row.startswith("["):
@@ -84,7 +84,7 @@ def _rows() -> list[str]:
 
 
 def _each(row: str) -> list[str]:
-    """The row for each of the words before a colon."""
+    """One row for each of the words before the colon; the row itself if there is none."""
     words, colon, rest = row.partition(": ")
     return [rest.replace("@", word) for word in words.split()] if colon and "|" not in words else [row]
 
@@ -119,7 +119,7 @@ def _written() -> dict[str, str]:
 
 
 def _computations(main: str) -> str:
-    """The computations that `main` calls."""
+    """The texts of the computations that the text `main` calls."""
     found = {}
     for name in re.findall(r"\w+", main):
         what, _, dtype = name.partition("_")

@@ -1,4 +1,4 @@
-"""The two sides: a program's text becomes a function without arguments that runs it to the end."""
+"""The two compilers: each makes a function without arguments of a program, which runs it to the end."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ Function = Callable[..., Any]
 
 
 def axla_function(text: str) -> Function:
-    """The program compiled by axla; takes and gives what the program does."""
+    """Compiles HLO text by axla; the function takes the arguments of the program and returns its results."""
     import axla
 
     return axla.compile(axla.parse(text))
 
 
 def xla_module(text: str) -> Any:
-    """XLA's own parse of HLO text."""
+    """Parses HLO text by XLA's own parser."""
     import jaxlib._hlo as hlo
 
     return hlo.XlaComputation(hlo.hlo_module_from_text(text).as_serialized_hlo_module_proto())
@@ -36,7 +36,7 @@ def stablehlo_of(computation: Any) -> Any:
 
 
 def xla_compile(stablehlo: Any) -> Any:
-    """XLA:CPU's executable, by its ordinary compile entry."""
+    """Compiles StableHLO by the ordinary entry of XLA:CPU; returns the executable."""
     import jax
     import jaxlib._jax as jaxlib
 
@@ -47,14 +47,16 @@ def xla_compile(stablehlo: Any) -> Any:
 
 
 def start_lapack() -> None:
-    """Lets XLA find the functions of LAPACK: its custom calls crash without."""
+    """Makes XLA find the functions of LAPACK; otherwise its custom calls crash."""
     from jaxlib import lapack
 
     lapack._lapack.initialize()
 
 
 def xla_function(text: str) -> Function:
-    """The program as a jitted function of device arrays: XLA's fastest way to be called. Gives a list."""
+    """The program as a jitted function of device arrays, which is the fastest kind of call to XLA. It returns
+    a list.
+    """
     import jax
 
     start_lapack()
@@ -83,7 +85,7 @@ def xla_function(text: str) -> Function:
 
 
 def axla_call(function: Function, inputs: Sequence[np.ndarray]) -> Callable[[], Any]:
-    """Calls with `axla.Array`s."""
+    """Returns a call with `axla.Array`s."""
     import axla
 
     arrays = [axla.device_put(x) for x in inputs]
@@ -91,7 +93,7 @@ def axla_call(function: Function, inputs: Sequence[np.ndarray]) -> Callable[[], 
 
 
 def xla_call(function: Function, inputs: Sequence[np.ndarray]) -> Callable[[], Any]:
-    """Calls with device arrays; waits for the first result."""
+    """Returns a call with device arrays, which waits for the first result."""
     import jax
 
     arrays = [jax.device_put(x) for x in inputs]
@@ -99,7 +101,7 @@ def xla_call(function: Function, inputs: Sequence[np.ndarray]) -> Callable[[], A
 
 
 def check(name: str, found: Any, wanted: Any, tolerance: float) -> None:
-    """Refuses to time programs that compute different things."""
+    """Raises AssertionError if results differ, so that only equal programs are timed."""
     found, wanted = (list(x) if isinstance(x, list | tuple) else [x] for x in (found, wanted))
     if len(found) != len(wanted):
         raise AssertionError(f"{name}: {len(found)} results and {len(wanted)}")
@@ -110,13 +112,13 @@ def check(name: str, found: Any, wanted: Any, tolerance: float) -> None:
 
 
 def c_function(source: str, name: str, *options: str) -> Any:
-    """A function of C source compiled at -O2, or None without a C compiler."""
+    """A function of C source, compiled with -O2; None without a C compiler."""
     library = c_library(source, options=options)
     return library and getattr(library, name)
 
 
 def c_library(source: str, *images: bytes, options: Sequence[str] = ()) -> Any:
-    """C source compiled at -O2 and linked with object files, or None without a C compiler."""
+    """A library of C source, compiled with -O2 and linked with object files; None without a C compiler."""
     compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
     if compiler is None:
         return None

@@ -1,4 +1,4 @@
-"""The programs that are timed, as HLO text: the same text goes to axla and to XLA."""
+"""The programs to time, as HLO text, which axla and XLA both get."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ MAX = "max { a = f32[] parameter(0)\n b = f32[] parameter(1)\n ROOT c = f32[] ma
 
 @dataclass(frozen=True)
 class Benchmark:
-    """A program and the shapes of its f32 inputs. `tolerance`: relative difference of results allowed."""
+    """A program and the shapes of its f32 inputs. `tolerance` is the allowed relative difference of
+    results.
+    """
 
     name: str
     text: str
@@ -27,7 +29,7 @@ class Benchmark:
 
 
 def kernels() -> list[Benchmark]:
-    """Fused elementwise work, reductions, data movement and matrix products of common sizes."""
+    """Fused elementwise ops, reductions, data movement and matrix products of common sizes."""
     wide = (4096, 1024)
     products = [(128, 128, 128), (512, 512, 512), (1024, 1024, 1024), (128, 768, 3072), (128, 3072, 768)]
     return [
@@ -51,7 +53,7 @@ def _module(name: str, body: str, before: str = "") -> str:
     return f"HloModule {name}\n\n{before}ENTRY main {{\n{body}}}\n"
 
 
-# Of y = x + bias: {s} is the shape.
+# GELU of y = x + bias; {s} stands for the shape.
 _GELU_ERF = """
  r = f32[] constant(0.70710678)
  rb = {s} broadcast(r), dimensions={{}}
@@ -158,7 +160,7 @@ def add(size: int) -> Benchmark:
     return Benchmark("add", text, ((size,), (size,)))
 
 
-# Loops. The carries are the trip count, the counter and the state.
+# Loops. They carry the trip count, the counter and the state.
 
 LOOP_C = """
 #include <stdint.h>
@@ -177,7 +179,7 @@ void loop(int32_t trips, uint32_t *u, float *f) {
 }
 """
 
-# The same body, an expression per line: result, opcode, operands; numbers are constants.
+# The body of LOOP_C, an expression per line: result, opcode, operands. Numbers are constants.
 _MIXED_BODY = """
 a1 shift-left b 13; a2 xor b a1; b1 shift-right-logical c 17; b2 xor c b1
 c1 shift-left d 5; c2 xor d c1; d1 shift-right-logical a 7; d2 xor a d1
@@ -190,7 +192,7 @@ pn add p2 1; qn add q2 0.5; rn add r2 0.25; wn add w2 0.125
 
 
 def mixed_loop() -> str:
-    """The loop of LOOP_C: 8 carries, each of which depends on two others."""
+    """The loop of LOOP_C: 8 carried values, each of which depends on two others."""
     lines: list[str] = []
     for expression in _MIXED_BODY.replace("\n", ";").split(";"):
         if not expression.strip():
@@ -207,7 +209,7 @@ def mixed_loop() -> str:
 
 
 def exp_tanh_loop(count: int) -> str:
-    """`count` f32 carries, each of which depends on two others through exp and tanh."""
+    """A loop of `count` carried f32 values, each of which depends on two others through exp and tanh."""
     lines = [" half = f32[] constant(0.5)"]
     state = []
     for k in range(count):
@@ -256,7 +258,9 @@ condition {{
 
 
 def large(instructions: int, seed: int = 0) -> Benchmark:
-    """A random graph of elementwise ops and dots on f32[32,32], every value bounded, no two parts alike."""
+    """A random graph of elementwise ops and dots on f32[32,32] without equal parts; all values are
+    bounded.
+    """
     rng = random.Random(seed)
     s = "f32[32,32]"
     lines = [f" v{k} = {s} parameter({k})" for k in range(4)]

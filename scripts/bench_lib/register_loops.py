@@ -1,5 +1,5 @@
-"""Loops whose state is a few numbers, against the same loop in C, `cc -O2 -march=native`: with each operation
-rounded, as HLO says (`-ffp-contract=off`), and as the compiler likes it.
+"""Loops whose state is a few numbers, compared with the same loop in C (`cc -O2 -march=native`): once with
+each operation rounded, as HLO demands (`-ffp-contract=off`), and once with the default of the compiler.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from bench_lib.row import Effort, Row, timed
 from bench_lib.timing import compare
 
 GOAL = 1.1
-"""Times C's time."""
+"""The largest ratio to C's time."""
 
 
 @dataclass(frozen=True)
 class RegisterLoop:
-    """A loop by JAX, `run(trips, *state)`, which gives the state behind the trips, and in C: the body of
+    """A loop in JAX, `run(trips, *state)`, which returns the state after the trips, and in C: the body of
     `void run(int64_t trips, ...)`, which changes the state in place.
     """
 
     name: str
     run: Callable[..., Any]
-    parameters: str  # of the C function, after the trips
+    parameters: str  # those of the C function, after `trips`
     source: str
     state: tuple[np.ndarray, ...]
     trips: int = 200_000
@@ -38,7 +38,7 @@ class RegisterLoop:
 
 
 def _fori(step: Callable[..., Any]) -> Callable[..., Any]:
-    """A loop whose trips are known when it runs."""
+    """A loop whose trip count is an argument."""
 
     def run(trips: Any, *state: Any) -> Any:
         return lax.fori_loop(0, trips, lambda i, s: step(*s), state)
@@ -278,7 +278,7 @@ LOOPS = (
 
 
 def register_loops(effort: Effort) -> Iterator[Row]:
-    """The loops against C. Without a C compiler there are none."""
+    """Rows for the loops, compared with C; none without a C compiler."""
     import axla
     import axla.jax
 
@@ -302,7 +302,7 @@ def register_loops(effort: Effort) -> Iterator[Row]:
         times = compare(calls, effort.rounds, effort.seconds)
         has_floats = "float" in loop.parameters or "double" in loop.parameters
         for peer in ("C", "C, fma") if has_floats else ("C",):
-            goal = GOAL if peer == "C" else None  # what is rounded once, or twice, is not a choice of ours
+            goal = GOAL if peer == "C" else None  # HLO defines the rounding
             yield timed(effort, "loops", f"{loop.name}, {loop.trips} trips", times, peer, goal=goal)
 
 
@@ -315,7 +315,7 @@ def _call(ours: Callable[..., Any], arrays: list[Any]) -> Callable[[], Any]:
 
 
 def _c_call(c: Any, loop: RegisterLoop) -> Callable[[], Any]:
-    """A call in C from the first state on."""
+    """Returns a call of the C loop, which begins with the initial state."""
     own = [np.array(a) for a in loop.state]
     places = [ctypes.c_void_p(a.ctypes.data) for a in own]
 

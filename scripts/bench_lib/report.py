@@ -1,4 +1,4 @@
-"""The results, as a table and as a picture."""
+"""Prints the results as tables and draws them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ HEADER = f"{'':45} {'threads':>7} {'axla':>10} {'peer':>16} {'ratio':>6} {'best'
 
 
 def line(row: Row) -> str:
-    """A row of the table; a ratio above its goal is marked."""
+    """The text of a row; a ratio above its goal is marked."""
     show = duration if row.unit == "s" else size
     peer = f"{row.peer_name} {show(row.peer)}" if row.peer is not None else ""
     over = row.ratio is not None and row.goal is not None and row.ratio > row.goal
@@ -35,7 +35,7 @@ def duration(seconds: float | None) -> str:
 
 
 def size(count: float | None) -> str:
-    """Bytes, for a table."""
+    """A number of bytes as text, with a unit."""
     if count is None:
         return ""
     unit, scale = next(((u, k) for u, k in (("MiB", 1 << 20), ("KiB", 1 << 10)) if count >= k), ("B", 1))
@@ -43,8 +43,8 @@ def size(count: float | None) -> str:
 
 
 def summary(rows: Sequence[Row]) -> list[str]:
-    """Per section and number of threads: the geometric mean of the ratios to XLA (or the JIT, or the best of
-    several peers), the worst.
+    """Lines for each section and number of threads: the geometric mean and the largest of the ratios to XLA
+    (or to the JIT, or to the best of several peers).
     """
     found = []
     for section in dict.fromkeys(r.section for r in rows):
@@ -68,7 +68,9 @@ def summary(rows: Sequence[Row]) -> list[str]:
 
 
 def markdown(rows: Sequence[Row]) -> str:
-    """A table per section: a line per program; per number of threads ours, and two columns per peer."""
+    """A table per section: a line per program; for each number of threads, axla's time and two columns per
+    peer.
+    """
     parts = []
     for section in dict.fromkeys(r.section for r in rows):
         those = [r for r in rows if r.section == section]
@@ -89,7 +91,9 @@ def markdown(rows: Sequence[Row]) -> str:
 
 
 def _cells(rows: Sequence[Row | None]) -> list[str]:
-    """Ours, and for every peer its own and the ratio; rows are of one program and number of threads."""
+    """The cells of rows of one program and number of threads: axla's value, then for each peer its value and
+    the ratio.
+    """
     present = [row for row in rows if row is not None]
     show = duration if all(row.unit == "s" for row in present) else size
     cells = [show(present[0].ours) if present else ""]
@@ -104,7 +108,9 @@ def _cells(rows: Sequence[Row | None]) -> list[str]:
 
 
 def chart(rows: Sequence[Row], path: Path) -> None:
-    """Bars of the ratios to XLA (to the JIT where there is no XLA), one colour per number of threads."""
+    """Draws bars of the ratios to XLA (or to the JIT, where XLA is no peer), one colour per number of
+    threads.
+    """
     import matplotlib
 
     matplotlib.use("Agg")

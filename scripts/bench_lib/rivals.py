@@ -1,4 +1,4 @@
-"""Peers that are libraries: each of them is called in turn with axla, with as many threads."""
+"""Peers that are libraries. Their calls alternate with those of axla, with the same number of threads."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from bench_lib.row import Effort, Row
 from bench_lib.timing import Call, compare
 
 VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
-"""Environment variables with the number of threads, read when a library is loaded."""
+"""The environment variables with the number of threads, which libraries read when they are loaded."""
 
 
 def best_row(
     effort: Effort, section: str, name: str, sides: Mapping[str, Call], goal: float, notes: Sequence[str],
     limits: Mapping[str, float] = MappingProxyType({}),
 ) -> Row:  # fmt: skip
-    """Times axla with its peers; the row is against the one that is best by the rounds' ratios. `limits`: the
-    seconds that the machine needs at least, by what limits it.
+    """Times axla and its peers. The row compares with the peer that has the best ratio. `limits` has the
+    least seconds that the machine needs, for each resource.
     """
     times = compare(sides, effort.rounds, effort.seconds)
     ratios = {peer: times.ratio("axla", peer) for peer in sides if peer != "axla"}
@@ -49,7 +49,9 @@ def agreeing(
     calls: Mapping[str, Callable[[], Call]], wanted: Sequence[np.ndarray], view: Callable | None,
     tolerance: float | None,
 ) -> tuple[dict[str, Call], list[str]]:  # fmt: skip
-    """The peers that are made, run and give what axla gives, and why others are left out."""
+    """Returns the peers that can be made and run and that agree with axla, and the reasons why others are
+    left out.
+    """
     found: dict[str, Call] = {}
     reasons = []
     for name, make in calls.items():
@@ -69,7 +71,7 @@ def agreeing(
 
 
 def leaves(found: Any) -> list[np.ndarray]:
-    """The results as NumPy's arrays."""
+    """The leaves of the results, as NumPy arrays."""
     if isinstance(found, Mapping):
         return [array for part in found.values() for array in leaves(part)]
     if isinstance(found, tuple | list):
@@ -78,13 +80,15 @@ def leaves(found: Any) -> list[np.ndarray]:
 
 
 def differing(found: Any, wanted: Sequence[np.ndarray], tolerance: float | None) -> float:
-    """The largest difference in units of what is allowed. Libraries may choose other widths of results."""
+    """The largest difference, divided by the tolerance. The element types may differ in width, as libraries
+    choose them.
+    """
     pairs = zip(leaves(found), wanted, strict=True)
     return max(array_difference(a.astype(b.dtype), b, tolerance) for a, b in pairs)
 
 
 def exported(module: Any, inputs: tuple[Any, ...], path: Path, new: bool = True) -> None:
-    """Writes torch's module as ONNX, by torch's new exporter or by the older one."""
+    """Writes a torch module as ONNX, by the new exporter of torch or the older one."""
     import torch
 
     for name in ("torch.onnx", "onnxscript", "onnx_ir"):
@@ -95,7 +99,7 @@ def exported(module: Any, inputs: tuple[Any, ...], path: Path, new: bool = True)
 
 
 def onnxruntime_call(path: Path, arrays: Sequence[np.ndarray], threads: int) -> Call:
-    """A run of a file in onnxruntime."""
+    """Returns a call that runs an ONNX file in onnxruntime."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
@@ -109,7 +113,7 @@ def onnxruntime_call(path: Path, arrays: Sequence[np.ndarray], threads: int) -> 
 
 
 def openvino_call(path: Path, arrays: Sequence[np.ndarray], threads: int, precision: str = "f32") -> Call:
-    """A run of a file in OpenVINO, which computes its floats in `precision`."""
+    """Returns a call that runs an ONNX file in OpenVINO, which computes floats in `precision`."""
     import openvino
 
     settings = {
@@ -122,7 +126,9 @@ def openvino_call(path: Path, arrays: Sequence[np.ndarray], threads: int, precis
 
 
 def onnx_of(function: Callable, tensors: tuple[Any, ...]) -> Path:
-    """A file with torch's function, whose arguments are all inputs; it stays until the process ends."""
+    """Exports a torch function to an ONNX file; its arguments are inputs. The file is deleted when the
+    process ends.
+    """
     import torch
 
     class Module(torch.nn.Module):

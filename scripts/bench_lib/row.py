@@ -1,4 +1,4 @@
-"""The results of a benchmark, and its effort."""
+"""The result and the effort of a measurement."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from bench_lib.timing import Times
 
 @dataclass(frozen=True)
 class Row:
-    """The result for a program: seconds (or bytes) of axla and of a peer, the ratio and the ratio to reach.
-    `more` is what only one section tells.
+    """The result for a program: the seconds (or bytes) of axla and of a peer, their ratio, and the largest
+    allowed ratio. `more` has values for one section only.
     """
 
     section: str
@@ -33,7 +33,9 @@ class Row:
 
 @dataclass(frozen=True)
 class Effort:
-    """The time and the number of rounds that a measurement may take."""
+    """The number of threads, the number of rounds, and the seconds of each; `only` selects programs by a part
+    of their name.
+    """
 
     threads: int
     rounds: int
@@ -42,7 +44,7 @@ class Effort:
 
 
 def timed(effort: Effort, section: str, name: str, times: Times, peer: str, **more: Any) -> Row:
-    """The row of a program that was timed against a peer."""
+    """The row of a program that was timed with a peer."""
     return Row(
         section, name, effort.threads, times.median("axla"), peer, times.median(peer),
         times.ratio("axla", peer), times.best_ratio("axla", peer), **more,
@@ -50,6 +52,6 @@ def timed(effort: Effort, section: str, name: str, times: Times, peer: str, **mo
 
 
 def sized(effort: Effort, section: str, name: str, ours: int, peer: str, theirs: int, **more: Any) -> Row:
-    """The row of a program whose memory was compared."""
+    """The row of a program whose size was compared with that of a peer."""
     ratio = ours / theirs if theirs else None
     return Row(section, name, effort.threads, ours, peer, theirs, ratio, ratio, unit="B", **more)

@@ -1,4 +1,4 @@
-"""The sections of the benchmark: each gives rows, one per program and peer."""
+"""The sections of the benchmark. Each yields rows, one per program and peer."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from bench_lib.timing import Times, compare
 
 
 def kernels(effort: Effort) -> Iterator[Row]:
-    """Programs on arrays of common sizes."""
+    """Rows for programs on arrays of common sizes."""
     for program in programs.kernels():
         if effort.only not in program.name:
             continue
@@ -38,7 +38,7 @@ def kernels(effort: Effort) -> Iterator[Row]:
 
 
 def loops(effort: Effort) -> Iterator[Row]:
-    """Loops of scalars. Seconds are those of one trip."""
+    """Rows for loops on scalars; seconds are those of one trip."""
     for name, text, inputs, goal in (
         ("8 carries, xorshift and f32", programs.mixed_loop(), _mixed_state(), 1.5),
         (
@@ -91,7 +91,7 @@ def _c_loop(trips: int, ours: Callable, inputs: list[Any]) -> Callable[[], Any] 
 
 
 def calls(effort: Effort) -> Iterator[Row]:
-    """A call of a compiled addition of 64 floats, from Python to Python."""
+    """Rows for a call of a compiled addition of 64 floats, from Python to Python."""
     program = programs.add(64)
     inputs = program.inputs()
     function = peers.axla_function(program.text)
@@ -105,7 +105,7 @@ def calls(effort: Effort) -> Iterator[Row]:
 
 
 def large(effort: Effort) -> Iterator[Row]:
-    """A module of 10,000 instructions, and one of twice the size."""
+    """Rows for a module of 10,000 instructions, and for one of twice the size."""
     import axla
     from axla.codegen.host import host_target
     from axla.lowering.pipeline import optimize
@@ -133,21 +133,21 @@ def large(effort: Effort) -> Iterator[Row]:
 
 
 def cliffs(effort: Effort) -> Iterator[Row]:
-    """Small JAX programs of the kinds that users write. JAX, and LAPACK with its threads, are loaded here."""
+    """Rows for small JAX programs as users write them. Loads JAX, and LAPACK with its threads."""
     from bench_lib.cliffs.measure import survey
 
     return survey(effort)
 
 
 def library_peers(effort: Effort) -> Iterator[Row]:
-    """Jobs for which there are good libraries, by axla and by all of them; the row is against the best."""
+    """Rows for jobs for which there are good libraries; each compares with the best one."""
     from bench_lib.libraries.measure import library_peers
 
     return library_peers(effort)
 
 
 def engines(effort: Effort) -> Iterator[Row]:
-    """Whole models by axla and by inference engines; the row is against the best."""
+    """Rows for whole models by axla and by inference engines; each compares with the best engine."""
     from bench_lib.engines.measure import engines
 
     return engines(effort)

@@ -1,7 +1,7 @@
-"""Models of one input, their weights inside: what is compiled ahead of time for small machines.
+"""Models for one input that contain their weights: programs to be compiled ahead of time for small machines.
 
-LeNet, LSTM and GPT have the sizes of the corpus' models of that name, which take batches and their weights
-as arguments.
+LeNet, LSTM and GPT have the sizes of the corpus' models of the same names, which take batches, and their
+weights as arguments.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ Model = tuple[Callable[..., Any], tuple[np.ndarray, ...]]
 
 
 def small_models() -> dict[str, Model]:
-    """name -> (JAX function, example arguments)."""
+    """The models by name, each as (JAX function, example arguments)."""
     return {"MLP": _mlp(), "LeNet": _lenet(), "LSTM": _lstm(), "GPT": _gpt()}
 
 
 def _weights(seed: int) -> Callable[..., np.ndarray]:
-    """Makes arrays of small random numbers, the same ones each time."""
+    """Returns a function that makes arrays of small random numbers, equal in every process."""
     source = np.random.default_rng(seed)
     return lambda *dims: (source.standard_normal(dims) / np.sqrt(dims[0])).astype(np.float32)
 

@@ -1,4 +1,4 @@
-"""Start-up: CPU time of fresh processes, the best of five. The cache is off; files of bytecode are there."""
+"""Start-up: the processor time of fresh processes, best of five. The cache is off; bytecode files exist."""
 
 from __future__ import annotations
 
@@ -44,12 +44,14 @@ TIMES = 5
 
 
 def startup(effort: Effort) -> Iterator[Row]:
-    """The time and memory that a process needs before a small program has run once, after `import numpy`."""
+    """Rows for the time and memory that a process needs until a small program has run once, without those of
+    `import numpy`.
+    """
     environment = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
     environment |= {"AXLA_CACHE_DIR": "", "JAX_PLATFORMS": "cpu"}
     bodies = {"axla": _AXLA, "JAX": _JAX, "LLVM": _LLVM}
     found: dict[str, list[float]] = {name: [] for name in (*bodies, "numpy", "help")}
-    for _ in range(TIMES + 1):  # the first writes bytecode
+    for _ in range(TIMES + 1):  # the first process writes bytecode files
         for name, body in bodies.items():
             command = [sys.executable, "-c", _MEASURED.format(body=body)]
             found[name].append(float(subprocess.check_output(command, env=environment)))
@@ -75,7 +77,7 @@ def startup(effort: Effort) -> Iterator[Row]:
 
 
 def _seconds(arguments: list[str], environment: dict[str, str]) -> float:
-    """CPU time of a Python process, from its start to its end."""
+    """The processor time of a Python process, from start to end."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     subprocess.check_output([sys.executable, *arguments], env=environment)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)

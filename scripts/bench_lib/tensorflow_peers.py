@@ -1,4 +1,4 @@
-"""The other tools that make a small program of a SavedModel: TensorFlow Lite, and `saved_model_cli
+"""Other tools that compile a SavedModel to a small program: TensorFlow Lite, and `saved_model_cli
 aot_compile_cpu`.
 """
 
@@ -44,19 +44,19 @@ add_subdirectory({sources} runtime)
 
 
 class NotMade(Exception):
-    """Why a peer makes no program of a model."""
+    """Raised with the reason why a peer cannot compile a model."""
 
 
 def lite(place: Path, arguments: dict[str, np.ndarray]) -> tuple[Callable[[], object], int]:
     """Returns a function that calls the model in TensorFlow Lite, with as many threads as the process may
-    use, and the bytes of its file.
+    use, and the bytes of the model file.
     """
     import tensorflow as tf
 
     converter = tf.lite.TFLiteConverter.from_saved_model(str(place))
     try:
         model = converter.convert()
-    except Exception as error:  # of many classes
+    except Exception as error:  # exceptions of many classes
         raise NotMade(f"TensorFlow Lite: {first_line(error)}") from None
     threads = len(os.sched_getaffinity(0))
     interpreter = tf.lite.Interpreter(model_content=model, num_threads=threads)
@@ -66,8 +66,8 @@ def lite(place: Path, arguments: dict[str, np.ndarray]) -> tuple[Callable[[], ob
 
 
 def runtime(folder: Path) -> Path:
-    """The library that programs of aot_compile_cpu are linked with, from the sources that TensorFlow has;
-    made once (it takes many minutes).
+    """The library that programs of aot_compile_cpu are linked with. It is built once, from the sources in the
+    TensorFlow package, which takes many minutes.
     """
     import tensorflow as tf
 
@@ -84,8 +84,8 @@ def runtime(folder: Path) -> Path:
 def ahead_of_time(
     place: Path, arguments: dict[str, np.ndarray], library: Path
 ) -> tuple[Callable[[int], float], int]:
-    """Returns a function that gives the seconds per call of the program of aot_compile_cpu, for a number of
-    calls, on one thread, and the bytes of its machine code.
+    """Compiles the model by aot_compile_cpu. Returns a function that returns the seconds per call on one
+    thread, for a number of calls, and the bytes of machine code.
     """
     import tensorflow as tf
 
@@ -103,7 +103,7 @@ def ahead_of_time(
     ran("g++", [
         "g++", "-std=c++17", "-O2", f"-I{include}", f"-I{place}", str(place / "main.cc"), *objects,
         str(library),
-        *(str(include.parent / f"libtensorflow_{name}.so.2") for name in ("framework", "cc")),  # for absl
+        *(str(include.parent / f"libtensorflow_{name}.so.2") for name in ("framework", "cc")),  # absl
         f"-Wl,-rpath,{include.parent}", "-o", str(place / "main"),
     ])  # fmt: skip
     text = subprocess.run(
@@ -118,7 +118,7 @@ def ahead_of_time(
 
 
 def ran(what: str, command: list[str]) -> None:
-    """Runs a tool; NotMade with its error where it fails."""
+    """Runs a tool. Raises NotMade with its error if it fails."""
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
         errors = [line for line in done.stderr.splitlines() if re.search(r"(?i)error|not ", line)]

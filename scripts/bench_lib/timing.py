@@ -1,4 +1,4 @@
-"""Interleaved timing on a machine that may be shared: ratios are of times of one round, near each other."""
+"""Interleaved timing, for a machine that may be shared: ratios are those of times of the same round."""
 
 from __future__ import annotations
 
@@ -9,12 +9,14 @@ from dataclasses import dataclass
 
 Call = Callable[[], object]
 _SETTLED = 0.03
-"""Seconds after which the threads of another library, which wait awake for more work, have gone to sleep."""
+"""The seconds after which the threads of another library, which spin while they wait for work, have gone to
+sleep.
+"""
 
 
 @dataclass(frozen=True)
 class Times:
-    """Seconds per call of each side, per round."""
+    """The seconds per call, for each side and round."""
 
     rounds: Mapping[str, list[float]]
 
@@ -25,7 +27,7 @@ class Times:
         return min(self.rounds[side])
 
     def ratio(self, side: str, peer: str) -> float:
-        """The median over the rounds of the ratio inside a round."""
+        """The median, over the rounds, of the ratio of both sides in a round."""
         pairs = zip(self.rounds[side], self.rounds[peer], strict=True)
         return statistics.median(a / b for a, b in pairs)
 
@@ -34,9 +36,9 @@ class Times:
 
 
 def compare(sides: Mapping[str, Call], rounds: int, seconds: float) -> Times:
-    """Times the sides in turn, in changing order, for about `seconds` per side and round.
+    """Times the sides alternately, in changing order, for about `seconds` per side and round.
 
-    A round's time of a side is the median over its calls; short calls are timed many at once.
+    The time of a side in a round is the median over its calls. Short calls are timed many at once.
     """
     counts = {name: _repeats(call) for name, call in sides.items()}
     found: dict[str, list[float]] = {name: [] for name in sides}
@@ -50,7 +52,7 @@ def compare(sides: Mapping[str, Call], rounds: int, seconds: float) -> Times:
 
 
 def _repeats(call: Call) -> int:
-    """The number of calls that take long enough to be timed."""
+    """The number of calls that together take long enough to be timed."""
     for _ in range(3):
         call()
     start = time.perf_counter()
@@ -60,7 +62,7 @@ def _repeats(call: Call) -> int:
 
 
 def _round(call: Call, count: int, seconds: float) -> float:
-    call()  # the other side's data have left the cache
+    call()  # loads the cache, which has the other side's data
     took: list[float] = []
     end = time.perf_counter() + seconds
     while len(took) < 3 or time.perf_counter() < end:

@@ -1,3 +1,3 @@
-"""The parts of scripts/conformance: what a section is (`section`), the sections, the processes that run them
-(`runner`), what is printed and written (`report`, `page`).
+"""The parts of scripts/conformance: the interface of a section (`section`), the sections, the processes that
+run cases (`runner`), and the output (`report`, `page`).
 """

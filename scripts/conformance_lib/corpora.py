@@ -1,5 +1,5 @@
-"""Where the conformance corpora are: unpacked once from ../shared/conformance into the temporary
-directory.
+"""The folders of the conformance corpora. Archives in ../shared/conformance are unpacked once, into the
+temporary directory.
 """
 
 from __future__ import annotations
@@ -13,9 +13,10 @@ ARCHIVES = Path(__file__).resolve().parents[3] / "shared" / "conformance"
 
 
 def corpus(name: str) -> Path | None:
-    """The folder of the corpus `name` (hlo-open, models-open...); None when it is not at hand.
+    """The folder of the corpus `name` (hlo-open, models-open...); None if there is no such corpus.
 
-    The environment variable AXLA_CONFORMANCE names a folder with corpora unpacked beforehand.
+    If the environment variable AXLA_CONFORMANCE names a folder with unpacked corpora, it is used instead of
+    the archives.
     """
     unpacked = os.environ.get("AXLA_CONFORMANCE")
     if unpacked and (Path(unpacked) / name).is_dir():
@@ -26,7 +27,8 @@ def corpus(name: str) -> Path | None:
     home = Path(tempfile.gettempdir()) / f"axla-conformance-{os.getuid() if hasattr(os, 'getuid') else 0}"
     target = home / name
     if not target.is_dir():
-        # Unpacked aside and moved, so that two processes never see half of it.
+        # The archive is unpacked into another folder, which is then moved, so that no process sees half of
+        # it.
         home.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=home) as aside:
             with tarfile.open(archive) as tar:
@@ -45,11 +47,11 @@ def corpus(name: str) -> Path | None:
 
 
 class NotAtHand(Exception):
-    """A corpus is missing."""
+    """Raised if a corpus is missing."""
 
 
 def require(name: str) -> Path:
-    """The folder of a corpus; NotAtHand when there is none."""
+    """The folder of a corpus. Raises NotAtHand if it is missing."""
     found = corpus(name)
     if found is None:
         raise NotAtHand(f"the corpus {name} is not at hand: ../shared/conformance/{name}.tar.gz")

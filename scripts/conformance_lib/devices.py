@@ -1,4 +1,6 @@
-"""The sections about several devices: per-device programs, programs cut by hand, refusals."""
+"""The sections for several devices: programs per device, programs that JAX partitioned, and rejected
+programs.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,7 @@ Rows = list[list[np.ndarray]]
 
 
 class Devices(Running):
-    """Per-device code as it is written."""
+    """HLO programs for several devices, each with its own arguments and results."""
 
     name = "devices"
     folder = "hlo"
@@ -70,7 +72,7 @@ class Devices(Running):
         return axla.parse((self.root / self.folder / case / self.file).read_bytes())
 
     def data(self, case: str, meta: dict[str, Any]) -> tuple[Rows, Rows]:
-        """Arguments and results of every device."""
+        """The arguments and the expected results, for each device."""
         count = meta["devices"]
         given, wanted = (arrays(self.root / self.folder / case / name) for name in ("in.npz", "out.npz"))
         return per_device(given, meta["args"], count), per_device(wanted, meta["results"], count)
@@ -83,7 +85,9 @@ class Devices(Running):
 
 
 class Partitioned(Devices):
-    """Programs that JAX cut by hand: every partition takes its slices and gives its slices."""
+    """Programs with manual partitioning by JAX (shard_map): each partition reads and returns slices of
+    arrays.
+    """
 
     name = "devices-jax"
     folder = "jax"
@@ -98,14 +102,14 @@ class Partitioned(Devices):
 
 
 class PartitionedBytecode(Partitioned):
-    """The same programs as a PJRT plugin gets them."""
+    """The programs of `Partitioned`, as the bytecode that a PJRT plugin receives."""
 
     name = "devices-bytecode"
     file = "module.pjrt.bc"
 
 
 class Auto(Partitioned):
-    """Programs that need a partitioner, whole on one device."""
+    """Programs with shardings, for an automatic partitioner. They run whole on one device."""
 
     name = "devices-auto"
     folder = "auto"
@@ -122,7 +126,7 @@ class Auto(Partitioned):
 
 
 class AfterPartitioner(Partitioned):
-    """The same programs as XLA's partitioner left them."""
+    """The programs of `Auto` after XLA's partitioner."""
 
     name = "devices-spmd"
     folder = "auto"
@@ -130,7 +134,7 @@ class AfterPartitioner(Partitioned):
 
 
 class InvalidDevices(Devices):
-    """Programs for several devices that XLA refuses before it runs them."""
+    """Programs for several devices that XLA rejects before a run."""
 
     name = "devices-invalid"
     folder = "invalid"
@@ -165,13 +169,13 @@ def whole(found: dict[str, np.ndarray]) -> list[np.ndarray]:
 
 
 def view(array: np.ndarray, text: str) -> np.ndarray:
-    """The array as of its element type, which `text` begins with: bf16[2,3]."""
+    """Converts a stored array to the element type at the beginning of `text`, such as bf16[2,3]."""
     kind = text.partition("[")[0]
     return array.view(STORED[kind]) if kind in STORED else array.astype(bool) if kind == "pred" else array
 
 
 def per_device(found: dict[str, np.ndarray], types: Sequence[str], count: int) -> Rows:
-    """`dD_aK` is array K of device D, `aK` that of all devices."""
+    """The arrays of each device: `dD_aK` is array K of device D, `aK` is array K of all devices."""
     return [
         [view(found.get(f"d{d}_a{k}", found.get(f"a{k}")), t) for k, t in enumerate(types)]
         for d in range(count)
@@ -179,7 +183,7 @@ def per_device(found: dict[str, np.ndarray], types: Sequence[str], count: int) -
 
 
 def cut(given: Sequence[np.ndarray], slices: Any, count: int) -> Rows:
-    """The parts of whole arrays that each partition has."""
+    """The slices of whole arrays that each partition has."""
     return [
         [a[tuple(slice(b, e) for b, e in slices[k][d])] for k, a in enumerate(given)] for d in range(count)
     ]
@@ -199,7 +203,9 @@ def differences(found: Rows, wanted: Rows, meta: dict[str, Any]) -> str:
 
 
 def difference(a: np.ndarray, e: np.ndarray, meta: dict[str, Any]) -> str:
-    """The corpus' rule: a relative tolerance and one of the largest finite element; the rest exactly."""
+    """The difference between two arrays, by the rule of the corpus: a relative tolerance, and one that is
+    relative to the largest finite element; other values must be equal. "" if there is none.
+    """
     if a.dtype != e.dtype or a.shape != e.shape:
         return f"{a.dtype}{list(a.shape)}, {e.dtype}{list(e.shape)} is wanted"
     if e.dtype.kind in "biu":

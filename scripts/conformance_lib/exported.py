@@ -1,7 +1,7 @@
-"""The sections about StableHLO that axla writes: MLIR must take it, and it must compute the same.
+"""The sections for exported StableHLO: MLIR must accept the text, and the program must compute the same.
 
-Texts are parsed and verified by jaxlib, and run by XLA itself where they came from StableHLO; where they came
-from HLO, axla reads them again.
+jaxlib parses and verifies the text. If the program came from StableHLO, XLA runs the text; if it came from
+HLO, axla imports it again.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ NOT_BY_MLIR = "not taken by MLIR"
 
 
 class NotTaken(Exception):
-    """The message by which MLIR's parser, its verifier or XLA's compiler refuses a text."""
+    """Raised if MLIR's parser, its verifier, or XLA's compiler rejects a text, with its message."""
 
 
 class Mlir:
-    """jaxlib as a reader of StableHLO, and XLA:CPU as its compiler."""
+    """jaxlib, as a parser of StableHLO, and XLA:CPU, as its compiler."""
 
     def __init__(self) -> None:
         try:
@@ -48,15 +48,15 @@ class Mlir:
         self.jax, self.ir, self.context = jax, ir, mlir.make_ir_context()
 
     def take(self, text: str) -> None:
-        """Parses and verifies a text."""
+        """Parses and verifies a text. Raises NotTaken."""
         try:
             with self.context:
                 self.ir.Module.parse(text).operation.verify()
-        except Exception as error:  # jaxlib's have no class of their own
+        except Exception as error:  # jaxlib has no exception class for this
             raise NotTaken(said(error)) from None
 
     def run(self, text: str, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
-        """XLA's results of a text that `take` has taken."""
+        """Runs a text, which `take` has accepted, by XLA; returns the results."""
         try:
             program: Any = peers.xla_compile(text)
         except Exception as error:
@@ -67,14 +67,16 @@ class Mlir:
         return [np.asarray(array[0]) for array in found.disassemble_into_single_device_arrays()]
 
     def again(self, module: Module, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
-        """XLA's results of a module of ours."""
+        """Exports a Module to StableHLO and runs it by XLA; returns the results."""
         text = export_text(module)
         self.take(text)
         return self.run(text, inputs)
 
 
 class Export(StableHLO):
-    """StableHLO to a Module and to StableHLO again: XLA runs it, and gives what is expected."""
+    """StableHLO is imported and exported again; XLA runs the result, which must pass the checks of the
+    case.
+    """
 
     name = "export"
     backends = (XLA,)
@@ -94,7 +96,7 @@ class Export(StableHLO):
         return found
 
     def wrong(self, part: Source, case: CheckCase) -> list[str]:
-        """The checks of a case that XLA's results do not hold."""
+        """The checks of a case that XLA's results do not pass."""
         given, expected = (
             run_flat(import_source(part, name), (), "interpreter", replicas="first") if name else []
             for name in (case.inputs, case.expected)
@@ -108,7 +110,7 @@ class Export(StableHLO):
 
 
 class ExportModels(StableHLOModels):
-    """Whole programs from StableHLO to a Module and again: XLA gives the recorded results."""
+    """Whole programs in StableHLO are imported and exported again; XLA must give the recorded results."""
 
     name = "export-models"
     backends = (XLA,)
@@ -121,11 +123,13 @@ class ExportModels(StableHLOModels):
         return self.mlir.again(module, inputs)
 
     def trace_differs(self, *_: Any) -> str:
-        return ""  # one step is enough: it is XLA that runs here
+        return ""  # one step is enough, since XLA runs it
 
 
 class ExportExec(Exec):
-    """HLO to StableHLO and back: MLIR takes the text, and the module computes what it did before."""
+    """HLO is exported to StableHLO and imported again: MLIR must accept the text, and the module must give
+    the recorded results.
+    """
 
     name = "export-exec"
     backends = ("cpu",)

@@ -1,4 +1,4 @@
-"""Objects of the executable texts and models, ahead of time: none may need a symbol from outside."""
+"""Compiles the executable texts and the models to object files, which may not need any symbol."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TARGETS = ("x86-64-v3", "x86-64", "aarch64", "armv7hf", "cortex-m4f", "riscv64gc
 
 
 class Objects:
-    """Every text as one object per target; the backends of this section are targets."""
+    """Compiles each text to an object file for each target. The backends of this section are targets."""
 
     name = "objects"
     backends = TARGETS

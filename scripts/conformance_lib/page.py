@@ -1,4 +1,4 @@
-"""docs/conformance.md, from the outcomes of a whole run."""
+"""Writes docs/conformance.md from the outcomes of a whole run."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ The element type is that of the op's first operand, or of its result if it has n
 
 
 def column(dtype: str) -> str:
-    """The column of an element type; the last one is for tokens and empty tuples."""
+    """The column of an element type in the table. The last column is for tokens and empty tuples."""
     if dtype in COLUMNS:
         return dtype
     return SMALL if dtype[0] in "su" else NARROW
@@ -115,7 +115,9 @@ def _totals(outcomes: Sequence[Outcome]) -> str:
 
 
 def _table(outcomes: Sequence[Outcome]) -> str:
-    """The cell of an op and a column: corpora where they have cases, samples elsewhere."""
+    """The table with a row for each op and a column for each element type. A cell counts the cases of the
+    corpora or, where there are none, the samples.
+    """
     ran: dict[tuple[str, str], dict[str, bool]] = defaultdict(dict)
     for o in outcomes:
         if o.section in ("exec", "matrix", "models"):
@@ -152,7 +154,7 @@ def _cell(ran: dict[str, bool], kinds: dict[str, set[str]]) -> str:
 
 
 def _exceptions(outcomes: Sequence[Outcome]) -> Iterable[str]:
-    """Cases of the corpora that are not as they should be, by reason."""
+    """Yields the lines about cases of the corpora with other outcomes than the wanted ones, by reason."""
     groups: dict[str, dict[str, list[Outcome]]] = defaultdict(lambda: defaultdict(list))
     for o in outcomes:
         if o.section != "samples" and not is_good(o):
@@ -175,7 +177,7 @@ def _short(detail: str) -> str:
 
 
 def _refused(outcomes: Sequence[Outcome]) -> str:
-    """The messages that refuse samples, without the names of shapes and types."""
+    """The messages of the errors for samples, without names of shapes and types."""
     said: dict[str, set[str]] = defaultdict(set)
     where: dict[str, Counter[str]] = defaultdict(Counter)
     for o in outcomes:
@@ -200,7 +202,7 @@ def _refused(outcomes: Sequence[Outcome]) -> str:
 
 
 def _general(message: str, outcome: Outcome) -> str:
-    """A message without what is particular to an op and a backend."""
+    """The message without the names of the op and the backend."""
     opcode, _, _ = outcome.case.partition(" ")
     for name in (opcode, STARTS.get(opcode, opcode)):
         message = message.replace(name, "OP")

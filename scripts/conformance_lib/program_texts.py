@@ -1,4 +1,4 @@
-"""Compiled programs as text: what is printed reads back, prints the same, and gives the same bits."""
+"""Compiled programs as text: a printed program must parse, print the same again, and give the same bits."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from conformance_lib.section import DIFFERS, FAILED, OK, UNSUPPORTED, Outcome, s
 
 
 class ProgramTexts:
-    """The texts of exec and the models."""
+    """The programs of the sections `exec` and `models`, as texts of compiled programs."""
 
     name = "programs"
     backends = ("cpu",)

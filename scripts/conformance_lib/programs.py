@@ -1,4 +1,4 @@
-"""The sections that run programs: texts with recorded XLA:CPU outputs, one-op modules, models."""
+"""The sections that run programs: texts with recorded outputs of XLA:CPU, modules of one op, models."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Check = Callable[[Module, list[np.ndarray]], str]
 
 
 class Programs(Running):
-    """Cases with a text, inputs, and a check of what comes out."""
+    """A section whose cases have a text, inputs, and a check of the results."""
 
     name = ""
     corpus = ""
@@ -64,7 +64,7 @@ class Programs(Running):
         return run_flat(module, inputs, backend)
 
     def against(self, path: Path, types: Sequence[str]) -> Check:
-        """A check against recorded results, of these types."""
+        """Returns a check against the results that are recorded in a file, with these element types."""
 
         def check(module: Module, found: list[np.ndarray]) -> str:
             with np.load(path) as data:
@@ -88,7 +88,7 @@ class Programs(Running):
 
 
 class Exec(Programs):
-    """The texts under exec/ against XLA's recorded outputs."""
+    """The texts in exec/, compared with XLA's recorded outputs."""
 
     name = "exec"
     corpus = "hlo-open"
@@ -130,7 +130,7 @@ class Exec(Programs):
 
 
 class Matrix(Programs):
-    """One-op modules on special values: NaN, infinities, -0, the smallest and largest integers."""
+    """Modules of one op on special values: NaN, infinities, -0, the smallest and largest integers."""
 
     name = "matrix"
     corpus = "hlo-open"
@@ -173,7 +173,9 @@ class Matrix(Programs):
         return inputs, check
 
     def special(self, found: np.ndarray, wanted: np.ndarray) -> str:
-        """The matrix' own rule: relative tolerance only, one smallest normal absolute."""
+        """The difference by the rule of this section: a relative tolerance, and as absolute tolerance the
+        smallest normal number. "" if there is none.
+        """
         if wanted.dtype.kind in "biu" or wanted.dtype.name in ("int4", "uint4"):
             same = np.asarray(found == wanted)
         elif wanted.dtype.kind == "c":
@@ -196,7 +198,7 @@ class Matrix(Programs):
 
 
 class Models(Programs):
-    """Whole programs: one step against recorded results, training traces step by step."""
+    """Whole programs: one step is compared with recorded results, and the losses of training step by step."""
 
     name = "models"
     corpus = "models-open"
@@ -223,7 +225,9 @@ class Models(Programs):
     def trace_differs(
         self, meta: dict[str, Any], state: list[np.ndarray], module: Module, backend: str
     ) -> str:
-        """Runs the training steps of a model; what differs from the recorded losses."""
+        """Runs the training steps of a model; returns the difference from the recorded losses, "" if there is
+        none.
+        """
         import axla
 
         if not meta.get("trace"):

@@ -1,4 +1,4 @@
-"""The section about protos: every text that XLA parses, to a proto and back, by axla and by XLA."""
+"""The section for protos: every text that XLA parses becomes a proto and a text again, by axla and by XLA."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ NOT_BY_XLA = "XLA does not read its own"
 
 
 class Protos(Text):
-    """wire, text: text to proto to text is the same. to-xla: XLA prints of axla's proto what it prints of its
-    own. from-xla: axla prints of XLA's proto what XLA prints.
+    """The backends are kinds of comparison. wire, text: axla converts the text to a proto and back to the
+    same text. to-xla: XLA prints axla's proto as it prints its own. from-xla: axla prints XLA's proto as XLA
+    does.
     """
 
     name = "proto"
@@ -25,7 +26,7 @@ class Protos(Text):
 
     def __init__(self) -> None:
         super().__init__()
-        os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # XLA tells at length what it does not read
+        os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # XLA's messages about errors are long
         try:
             from jaxlib import _hlo
         except ImportError:
@@ -50,7 +51,7 @@ class Protos(Text):
         data = self.xla.hlo_module_from_text(text).as_serialized_hlo_module_proto()
         try:
             wanted = self.printed(data)
-        except Exception as error:  # what jaxlib raises has no class of its own
+        except Exception as error:  # jaxlib has no exception class for this
             return NOT_BY_XLA, said(error)
         if way == "to-xla":
             found = self.printed(proto.to_proto(parse_hlo(text)))

@@ -1,4 +1,4 @@
-"""The kernels of whole corpora for NVIDIA GPUs: their PTX, assembled by ptxas."""
+"""Compiles the kernels of whole corpora for NVIDIA GPUs, and assembles their PTX with ptxas."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ _USED = re.compile(
 
 @dataclass(frozen=True)
 class Used:
-    """The resources of a kernel as ptxas reports them: registers of a thread, shared memory of
-    a block, bytes it spills.
+    """The resources of a kernel that ptxas reports: registers per thread, bytes of shared memory per block,
+    bytes of spilled registers.
     """
 
     registers: int
@@ -46,7 +46,7 @@ class Used:
 
 
 def ptxas() -> str | None:
-    """The assembler of the package nvidia-cuda-nvcc, or of the PATH."""
+    """The path of the assembler, in the package nvidia-cuda-nvcc or on the PATH; None if there is none."""
     spec = importlib.util.find_spec("nvidia")
     folders = list(spec.submodule_search_locations or ()) if spec else []
     found = [str(path) for folder in folders for path in sorted(Path(folder).glob("*/bin/ptxas"))]
@@ -54,7 +54,9 @@ def ptxas() -> str | None:
 
 
 class _Kernels(Backend):
-    """Takes the kernels out of what it is to compile, and gives no program."""
+    """A backend that collects the kernels of the modules to compile, and raises UnsupportedError instead of
+    returning a program.
+    """
 
     name = "ptx-kernels"
 
@@ -70,7 +72,7 @@ class _Kernels(Backend):
 
 
 def modules(section: Section, cases: Iterable[str]) -> Iterator[tuple[str, Module]]:
-    """The modules of cases, each with its case."""
+    """Yields (case, module) for the modules of these cases."""
     with sample_target():
         for case in cases:
             if section.name == "samples":
@@ -81,11 +83,11 @@ def modules(section: Section, cases: Iterable[str]) -> Iterator[tuple[str, Modul
             try:
                 yield case, section.module(case)  # type: ignore[attr-defined]
             except AxlaError:
-                continue  # (what is refused is counted by scripts/conformance)
+                continue  # scripts/conformance counts these errors
 
 
 def kernels_of(pairs: Iterable[tuple[str, Module]]) -> tuple[dict[str, Kernel], list[str]]:
-    """All different kernels, by name, and what could not be compiled to any."""
+    """Returns all different kernels, by name, and a line for each module that could not be compiled."""
     backend, refused = _Kernels(), []
     client = Client(backend)
     for case, module in pairs:
@@ -100,7 +102,7 @@ def kernels_of(pairs: Iterable[tuple[str, Module]]) -> tuple[dict[str, Kernel], 
 
 
 def text_of(kernels: Sequence[Kernel], cpu: str) -> str:
-    """The PTX of kernels, for an architecture."""
+    """The PTX of kernels for an architecture, such as sm_80."""
     target = nvptx_target(cpu)
     module = device_module(target)
     for kernel in kernels:
@@ -109,7 +111,9 @@ def text_of(kernels: Sequence[Kernel], cpu: str) -> str:
 
 
 def assemble(text: str, cpu: str, level: int = 3) -> tuple[dict[str, Used], str]:
-    """The resources of every kernel, and the message of ptxas where it refuses the text."""
+    """Assembles a PTX text. Returns the resources of every kernel, and the message of ptxas if it rejects the
+    text.
+    """
     command = ptxas()
     assert command is not None, "no ptxas (package nvidia-cuda-nvcc)"
     with tempfile.TemporaryDirectory() as folder:
@@ -128,8 +132,8 @@ def assemble(text: str, cpu: str, level: int = 3) -> tuple[dict[str, Used], str]
 def assembled(
     kernels: Mapping[str, Kernel], cpu: str, level: int = 3, batch: int = 40
 ) -> tuple[dict[str, Used], dict[str, str]]:
-    """The resources of kernels, and the reasons for those that are refused; a batch that is
-    refused is tried one by one.
+    """Assembles kernels in batches. Returns the resources by name, and the messages for rejected kernels; the
+    kernels of a batch that is rejected are tried one by one.
     """
     used: dict[str, Used] = {}
     refused: dict[str, str] = {}

@@ -1,4 +1,4 @@
-"""Why cases of the corpora are not as they should be: what is known about them."""
+"""Known reasons for outcomes other than the wanted ones."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from conformance_lib.section import UNSUPPORTED, Outcome
 
 UNEXPLAINED = "not explained yet"
 
-# (section, case and backend, kind) as regular expressions, and the reason; the first that fits counts.
+# Rows: section; regular expressions for "case backend" and for the kind; the reason. The first row that
+# matches counts.
 KNOWN = [
     ("exec", "", SENSITIVE, "XLA's own result moves between its optimisation levels"),
     (
@@ -79,7 +80,7 @@ KNOWN = [
 
 
 def reason(outcome: Outcome) -> str:
-    """The reason of an exception; what the program said of it, when nobody has looked yet."""
+    """The reason of an outcome; for one that is not known yet, the message of the program."""
     for section, case, kind, why in KNOWN:
         name = f"{outcome.case} {outcome.backend}"
         if outcome.section == section and re.search(case, name) and re.fullmatch(kind, outcome.kind):
@@ -90,7 +91,7 @@ def reason(outcome: Outcome) -> str:
 
 
 def general(message: str) -> str:
-    """A message without the names and shapes of one case."""
+    """A message without the names and shapes of its case."""
     message = re.sub(r"%?[\w.-]+ = .*?(?=: )", "...", " ".join(message.split()))
     message = re.sub(r"(?<=\w):? \(?%.*", "", message)
     return re.sub(r"\b(?:pred|token|[subfc]+\d+\w*)(?:\[[^\]]*\])?(?:\{[^}]*\})?", "T", message)[:200]

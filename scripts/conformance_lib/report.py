@@ -1,5 +1,5 @@
-"""The output of scripts/conformance: a line per section and backend, and every case that is not
-as it should be.
+"""The output of scripts/conformance: a line per section and backend, and each case with another outcome than
+the wanted ones.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from conformance_lib.sections import SECTIONS
 
 @dataclass(frozen=True)
 class Total:
-    """Counts the outcomes of a section's cases on one backend."""
+    """The numbers of outcomes of a section on one backend, by kind."""
 
     section: str
     backend: str
@@ -35,7 +35,7 @@ class Total:
 
     @property
     def rest(self) -> str:
-        """The kinds that are not good, most frequent first."""
+        """The kinds of outcomes that are not wanted, most frequent first."""
         good = SECTIONS[self.section].good
         return ", ".join(f"{n} {kind}" for kind, n in self.kinds.most_common() if kind not in good)
 
@@ -45,7 +45,7 @@ def is_good(outcome: Outcome) -> bool:
 
 
 def totals(outcomes: Sequence[Outcome]) -> list[Total]:
-    """One per section and backend, in the order of their first outcomes' names."""
+    """A Total for each section and backend, in the order of SECTIONS and of the backends of a section."""
     counts: dict[tuple[str, str], Counter[str]] = {}
     seconds: Counter[tuple[str, str]] = Counter()
     for o in outcomes:
@@ -57,7 +57,9 @@ def totals(outcomes: Sequence[Outcome]) -> list[Total]:
 
 
 def _rank(key: tuple[str, str]) -> tuple[int, str]:
-    """Where a backend stands in its section; one that was named on the command line comes last."""
+    """The sort key of a backend: its position in the section's list; one that only the command line names
+    comes last.
+    """
     name, backend = key
     own = SECTIONS[name].backends
     return (own.index(backend) if backend in own else len(own)), backend

@@ -1,6 +1,4 @@
-"""Runs cases in processes of their own, so that none can take the others along: a crash is an outcome, and so
-is a case that does not end.
-"""
+"""Runs cases in other processes, so that a crash or an endless loop is the outcome of one case only."""
 
 from __future__ import annotations
 
@@ -18,13 +16,15 @@ from typing import Any
 from conformance_lib.section import BROKEN, CRASHED, LATE, Outcome
 
 Task = tuple[str, str, str]
-"""Section, case, backend."""
+"""(section, case, backend)"""
 
-_SPAWN = multiprocessing.get_context("spawn")  # never fork: LLVM's state is not to be shared
+_SPAWN = multiprocessing.get_context("spawn")  # not fork: processes must not share LLVM's state
 
 
 def serve(pipe: Connection) -> None:
-    """Runs a worker: it says that it is there, takes tasks and gives outcomes until the pipe closes."""
+    """Runs a worker process: it reports that it is ready, then receives tasks and sends outcomes, until the
+    pipe is closed.
+    """
     from conformance_lib.sections import section
 
     pipe.send(None)
@@ -47,7 +47,9 @@ def serve(pipe: Connection) -> None:
 
 @cache
 def _fake_gpu() -> None:
-    """Makes the backend `ptx`: programs for NVIDIA GPUs, whose kernels the machine of the tests executes."""
+    """Registers the backend `ptx`: programs for NVIDIA GPUs, whose kernels run on the simulator of the
+    tests.
+    """
     sys.path.append(str(Path(__file__).resolve().parents[2] / "tests"))
     from ptx import gpu
 
@@ -85,7 +87,7 @@ class Worker:
 
 @dataclass
 class Pool:
-    """Workers and what they have not done yet."""
+    """Worker processes, and the tasks that none of them has yet."""
 
     tasks: list[Task]  # the last one is next
     limit: float
@@ -112,13 +114,15 @@ class Pool:
                 worker.stop()
 
     def look(self, worker: Worker, ready: bool) -> Outcome | None:
-        """The outcome of a worker's task, if there is one by now. One that died or hangs is replaced."""
+        """The outcome of the task of a worker, None if it still runs. A worker that crashed or hangs is
+        replaced.
+        """
         assert worker.task is not None
         seconds = time.monotonic() - worker.since
         if ready:
             try:
                 found: Outcome | None = worker.pipe.recv()
-                if found is None:  # it is there now, and begins
+                if found is None:  # the worker is ready, and begins
                     worker.ready, worker.since = True, time.monotonic()
                 else:
                     worker.task = None
@@ -140,7 +144,7 @@ class Pool:
 def run(
     tasks: Sequence[Task], *, jobs: int = 0, limit: float = 120, progress: Callable[[str], None] | None = None
 ) -> list[Outcome]:
-    """The outcomes of all tasks. Ctrl-C ends it with those that there are, after all workers have gone."""
+    """Returns the outcomes of all tasks. Ctrl-C stops all workers, and returns the outcomes so far."""
     done: list[Outcome] = []
     begin = time.monotonic()
     try:
@@ -154,7 +158,7 @@ def run(
 
 
 def available() -> int:
-    """Processors that this process may use."""
+    """The number of processors that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
@@ -167,6 +171,6 @@ def bar(done: int, all_of_them: int, seconds: float, last: Outcome) -> str:
 
 
 def on_terminal(text: str) -> None:
-    """A line that the next one takes the place of; nothing where standard error is not a terminal."""
+    """Prints a line that the next one overwrites, if standard error is a terminal."""
     if sys.stderr.isatty():
         print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)

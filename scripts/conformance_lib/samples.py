@@ -1,8 +1,8 @@
-"""The section without a corpus: every declared op, applied to every element type that it takes.
+"""The section without a corpus: every op with every element type that it takes.
 
-A case is an op and an element type, `add f32`. The samples of the declaration are carried over to the type
-and run by a backend and by the interpreter on the same inputs. It says what is supported at all, and with
-which words the rest is refused; it is not a proof against XLA.
+A case is an op and an element type: `add f32`. The samples of the op are converted to the type, and run by a
+backend and by the interpreter on the same inputs. The section shows which combinations are supported and the
+error messages of the others; it does not compare with XLA.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from axla.tools.samples import NOTHING_TO_COMPARE, UNTYPED, modules_of, run_fed,
 from conformance_lib.section import DIFFERS, OK, Outcome, kind_of, said
 
 NOT_TAKEN = "not taken"
-"""The op does not take this element type, as in XLA."""
+"""The outcome if the op does not take the element type, in XLA neither."""
 
 
 class Samples:

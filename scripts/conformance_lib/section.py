@@ -1,4 +1,6 @@
-"""The common parts of the sections of scripts/conformance: cases by name, run on backends, with outcomes."""
+"""The common parts of the sections of scripts/conformance. A section has named cases, which run on
+backends.
+"""
 
 from __future__ import annotations
 
@@ -16,9 +18,9 @@ from axla.ir.verify import verify
 
 OK = "ok"
 UNSUPPORTED = "unsupported"
-REFUSED = "refused"  # an error of the text, where there should be none
+REFUSED = "refused"  # an error in a valid text
 DIFFERS = "differs"
-FAILED = "failed"  # another error of ours
+FAILED = "failed"  # another AxlaError
 BROKEN = "broken"  # an exception that is not an AxlaError
 CRASHED = "crashed"
 LATE = "too late"
@@ -26,9 +28,9 @@ LATE = "too late"
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The outcome of a case on a backend ("" where a section has none). `good` kinds are what is wanted.
+    """The outcome of a case on a backend ("" in a section without backends).
 
-    `pairs` are the (op, element type) that the case runs, written `add f32`.
+    `pairs` are the ops of the case, each with an element type: `add f32`.
     """
 
     section: str
@@ -41,12 +43,12 @@ class Outcome:
 
 
 class Section(Protocol):
-    """A set of cases. Made anew in every process, so that it may hold what it has read."""
+    """A set of cases. Each process makes its own object, which may keep what it has read."""
 
     name: str
     backends: tuple[str, ...]
     good: frozenset[str]
-    """Kinds of outcomes that are as they should be."""
+    """The kinds of outcomes that are wanted."""
 
     def cases(self) -> Sequence[str]: ...
 
@@ -54,7 +56,7 @@ class Section(Protocol):
 
 
 class Running:
-    """A section whose cases are modules that run, and results that are compared."""
+    """A section whose cases are modules to run, with results to compare."""
 
     name = ""
 
@@ -62,17 +64,17 @@ class Running:
         raise NotImplementedError
 
     def ready(self, case: str, backend: str) -> tuple[Callable[[Module], Any], Callable[[Module, Any], str]]:
-        """Returns a function that runs the module of a case, and one that says how the results differ; ""
-        where they do not.
+        """Returns two functions: one runs the module of a case, the other returns the difference of the
+        results from the expected ones, "" if there is none.
         """
         raise NotImplementedError
 
     def different(self, case: str) -> str:
-        """The kind of an outcome that differs."""
+        """The kind of the outcome for results that differ."""
         return DIFFERS
 
     def run(self, case: str, backend: str) -> Outcome:
-        """Parses, verifies and runs one case, and compares."""
+        """Parses, verifies and runs one case, and compares the results."""
 
         def outcome(kind: str, detail: str = "") -> Outcome:
             return Outcome(self.name, case, backend, kind, detail, time.perf_counter() - begin, pairs)
@@ -96,7 +98,7 @@ class Running:
 
 
 def run_flat(module: Module, inputs: Sequence[np.ndarray], backend: str) -> list[np.ndarray]:
-    """The flattened result of a module whose parameters, flattened, are `inputs`."""
+    """Runs a module whose parameter leaves are `inputs`; returns the leaves of the result."""
     import axla
 
     return [
@@ -105,7 +107,7 @@ def run_flat(module: Module, inputs: Sequence[np.ndarray], backend: str) -> list
 
 
 def kind_of(error: Exception) -> str:
-    """The kind of outcome that an error at run or compile time is counted as."""
+    """The kind of the outcome for an error in compilation or a run."""
     if isinstance(error, UnsupportedError):
         return UNSUPPORTED
     return FAILED if isinstance(error, AxlaError) else BROKEN
@@ -116,7 +118,7 @@ def said(error: Exception) -> str:
     return " ".join(text.split())[:400]
 
 
-# Which op and element type an instruction stands for.
+# The op and the element type of an instruction.
 
 _STRUCTURE = {
     "parameter", "tuple", "get-tuple-element", "call", "fusion", "while", "conditional", "after-all",
@@ -125,7 +127,7 @@ _STRUCTURE = {
 
 
 def pairs_of(module: Module) -> tuple[str, ...]:
-    """Every op of a module with the element type of its data."""
+    """Every op of a module with the element types of its data."""
     found = {
         f"{inst.opcode} {dtype}"
         for c in module.computations
@@ -136,7 +138,9 @@ def pairs_of(module: Module) -> tuple[str, ...]:
 
 
 def _types(inst: Instruction) -> list[str]:
-    """Of the operand that an op is about, or of the result; of structure, of all arrays that pass."""
+    """The element types of the data of an instruction: that of the main operand or, without operands, of the
+    result; for structural ops, those of all arrays.
+    """
     if inst.opcode in _STRUCTURE:
         return _leaves(inst.shape)
     if inst.opcode == "rng-bit-generator":
@@ -152,7 +156,7 @@ def _leaves(shape: AnyShape) -> list[str]:
 
 
 def load_module(path: Any, name: str) -> Any:
-    """A Python file as a module: the corpora's own tools."""
+    """Imports a Python file, such as a tool of a corpus."""
     import importlib.util
 
     spec = importlib.util.spec_from_file_location(name, path)

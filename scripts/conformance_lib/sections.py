@@ -1,4 +1,4 @@
-"""The table of sections."""
+"""The table of all sections."""
 
 from __future__ import annotations
 
@@ -29,8 +29,7 @@ from conformance_lib.stablehlo import (
 )
 from conformance_lib.texts import Invalid, InvalidStableHLO, Print, Text
 
-# In the order in which they are run: those with the longest cases first, so that no worker is alone at the
-# end.
+# In the order in which they run: those with the longest cases first, so that at the end all workers are busy.
 SECTIONS = {
     cls.name: cls
     for cls in (
@@ -43,5 +42,5 @@ SECTIONS = {
 
 @cache
 def section(name: str) -> Section:
-    """The section of that name, made once per process; NotAtHand when its corpus is missing."""
+    """The section with this name; each process makes it once. Raises NotAtHand if its corpus is missing."""
     return SECTIONS[name]()

@@ -1,4 +1,4 @@
-"""The sections that run StableHLO: test cases that check themselves, and models from their StableHLO."""
+"""The sections that run StableHLO: tests that check themselves, and models."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from conformance_lib.section import (
 
 
 class StableHLO:
-    """Cases of a kind; `kinds` are those of the corpus' list."""
+    """Tests that check their own results. `kinds` selects rows of the corpus' list."""
 
     name = "stablehlo"
     kinds: tuple[str, ...] = ("static",)
@@ -52,7 +52,7 @@ class StableHLO:
         return list(self.rows)
 
     def run(self, case: str, backend: str) -> Outcome:
-        """Parses a case and runs its body with its inputs as arguments."""
+        """Parses a case, and runs its body with its inputs as arguments."""
 
         def outcome(kind: str, detail: str = "") -> Outcome:
             return Outcome(self.name, case, backend, kind, detail, time.perf_counter() - begin)
@@ -74,7 +74,7 @@ class StableHLO:
         return outcome(SENSITIVE if moves else DIFFERS, problems[0])
 
     def problems(self, source: Source, backend: str) -> list[str]:
-        """The checks that fail; a program without checks has to run."""
+        """The checks that fail. A program without checks must only run."""
         if has_checks(source):
             return [str(output) for output in check_itself(source, backend).outputs if output.problem]
         module = import_source(source)
@@ -83,26 +83,26 @@ class StableHLO:
         return []
 
     def failure(self, error: Exception) -> tuple[str, str]:
-        """The kind of outcome that an error is counted as, and its message."""
+        """The kind of the outcome for an error, and its message."""
         return kind_of(error), said(error)
 
 
 class Interpret(StableHLO):
-    """The tests of StableHLO's own interpreter. Where XLA differs, the file is right."""
+    """The tests of StableHLO's own interpreter. If XLA differs from the test, the test is right."""
 
     name = "interpret"
     kinds = ("interpret-static", "interpret-parallel", "interpret-quantized", "interpret-instrumentation")
 
 
 class Quantized(StableHLO):
-    """Quantized types, computed and compared with what they stand for."""
+    """Programs with quantized types, compared with the numbers that these represent."""
 
     name = "quantized"
     kinds = ("quantized",)
 
 
 class Dynamic(Programs):
-    """Programs with `?`, specialised; the results are those of XLA:CPU."""
+    """Programs with open sizes (`?`), specialized to arguments and compared with the results of XLA:CPU."""
 
     name = "dynamic"
     corpus = "stablehlo-open"
@@ -138,7 +138,7 @@ class Dynamic(Programs):
 
 
 class StableHLOModels(Models):
-    """Whole programs, from StableHLO text."""
+    """Whole programs as StableHLO text."""
 
     name = "models-stablehlo"
     file = "module.mlir"
@@ -149,7 +149,7 @@ class StableHLOModels(Models):
 
 
 class BytecodeModels(StableHLOModels):
-    """The same, from portable bytecode."""
+    """Whole programs as portable StableHLO bytecode."""
 
     name = "models-bytecode"
     file = "module.vhlo.bc"

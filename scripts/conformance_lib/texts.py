@@ -1,4 +1,4 @@
-"""The sections about texts: parsed and printed as XLA prints them, and refused where XLA refuses them."""
+"""The sections for texts: valid ones are parsed and printed as XLA prints them; invalid ones are rejected."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def rows(path: Path) -> dict[str, dict[str, str]]:
 
 
 class Text:
-    """Every text that XLA parses: what is printed must parse again to the same print."""
+    """Every text that XLA parses. The printed module must parse again, and print the same."""
 
     name = "text"
     backends = ("",)
@@ -70,7 +70,7 @@ class Text:
 
 
 class Print(Text):
-    """The texts whose print by XLA is a fixed point of XLA itself: ours is to be the same text."""
+    """The texts that XLA prints, and reads, as the same text: axla must print this text."""
 
     name = "print"
 
@@ -91,7 +91,7 @@ def difference(wanted: str, found: str) -> str:
 
 
 class Invalid:
-    """Texts that XLA's parser or verifier rejects; those that only other stages reject are left out."""
+    """Texts that XLA's parser or verifier rejects, without those that only later stages reject."""
 
     name = "invalid"
     backends = ("",)
@@ -111,7 +111,9 @@ class Invalid:
 
 
 def refusal(text: str) -> tuple[str, str]:
-    """The outcome for a text that must be refused; OK if the error has a position or a rule's label."""
+    """The outcome and the message for a text that must be rejected. It is OK if the error has a position or
+    the label of a rule.
+    """
     try:
         verify(parse_hlo(text))
     except UnsupportedError as error:
@@ -124,7 +126,7 @@ def refusal(text: str) -> tuple[str, str]:
 
 
 class InvalidStableHLO:
-    """StableHLO that breaks a rule of its specification or syntax."""
+    """StableHLO programs that violate the syntax or a rule of the specification."""
 
     name = "invalid-stablehlo"
     backends = ("",)
@@ -142,7 +144,9 @@ class InvalidStableHLO:
 
 
 def stablehlo_refusal(text: str) -> tuple[str, str]:
-    """Ok is a place in the text, or place, operation and rule in front."""
+    """The outcome and the message for a StableHLO text that must be rejected. It is OK if the error has a
+    position, or begins with position, operation and rule.
+    """
     try:
         verify_stablehlo(parse_stablehlo(text))
     except ParseError as error:

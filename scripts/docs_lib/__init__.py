@@ -1,1 +1,1 @@
-"""The parts of scripts/docs: examples, what declarations say, pages."""
+"""The parts of scripts/docs: examples, facts from declarations, pages."""

@@ -1,4 +1,4 @@
-"""Compiles samples of an op on all backends, to list the passes that expand it and what is refused."""
+"""Compiles samples of an op on all backends, to list the passes that expand the op and the errors."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from docs_lib.examples import Example, lifted
 
 
 def modules(opcode: str) -> list[Module]:
-    """The example, its constants as parameters, and samples of the declaration."""
+    """The example of the op, with its constants as parameters, and the samples of its declaration."""
     op, shapes = OPS[STARTS.get(opcode, opcode)].samples()[0]
     samples = [module for module, _ in modules_of(opcode, main_type(op, shapes))]
     return [lifted(Example.of(opcode).module)[0], *samples]
@@ -28,7 +28,7 @@ def count(module: Module, opcode: str) -> int:
 
 
 def expanded_by(opcode: str) -> list[str]:
-    """The passes before simplification that put other ops in the place of this one."""
+    """The passes before simplification that replace the op by other ops."""
     found: dict[str, None] = {}
     for module in modules(opcode):
         copy = clone_module(module)
@@ -54,7 +54,7 @@ def interpreter(opcode: str) -> str:
 
 
 def cpu(opcode: str) -> str:
-    """The lowering of the op by `cpu` and `one-lane`; they are one compiler."""
+    """The lowering of the op by the backends `cpu` and `one-lane`, which share a compiler, in words."""
     passes = ", ".join(f"`{name}`" for name in expanded_by(opcode))
     program, _ = lifted(Example.of(opcode).module)
     try:

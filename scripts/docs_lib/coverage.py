@@ -1,4 +1,4 @@
-"""Coverage pages: what an importer makes of each foreign operation, from its records."""
+"""Coverage pages: the result of importing each foreign operation, from the records of an importer."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ Columns = Mapping[str, Callable[[Record], str]]
 
 
 def rows(records: Iterable[Record], columns: Columns) -> list[list[str]]:
-    """A row per record; any importer has columns of its own."""
+    """A row per record. Each importer has columns of its own."""
     return [[f"`{record.name}`", *[cell(record) for cell in columns.values()]] for record in records]
 
 
 def attributes(record: Record) -> str:
-    """Names; in brackets what may be missing, with what it is then."""
+    """The names of the attributes. Optional ones are in brackets, with their default."""
     return ", ".join(map(_attribute, record.attributes))
 
 
@@ -33,7 +33,7 @@ def _attribute(attribute: AttributeRecord) -> str:
     return f"`[{name}]`" if attribute.optional else f"`{name}`"
 
 
-# ---- StableHLO's
+# ---- StableHLO
 
 
 def _values(record: Record) -> str:

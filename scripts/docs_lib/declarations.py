@@ -1,4 +1,4 @@
-"""The parts of an op's declaration: its form, attributes, element types, rules, builder functions."""
+"""The parts of the declaration of an op: form, attributes, element types, rules, builder functions."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def form(cls: type[Op]) -> str:
 
 
 def attribute_rows(cls: type[Op]) -> list[tuple[str, str, str]]:
-    """Name, type and default of every attribute."""
+    """(name, type, default) for every attribute."""
     hints = typing.get_type_hints(cls, localns={"Computation": Computation})
     return [(a.text, type_text(hints[a.name]), default_text(a, hints[a.name])) for a in cls.attributes]
 
@@ -95,7 +95,7 @@ def default_text(attribute: Attribute, type_: Any) -> str:
 
 
 def element_types(cls: type[Op]) -> str:
-    """The types that the op takes: those at which a sample of the declaration is valid."""
+    """The element types that the op takes: those for which a sample of the declaration is valid."""
     if cls.opcode in UNTYPED:
         return "none"
     taken = [d for d in ALL if modules_of(cls.opcode, d)]
@@ -109,7 +109,7 @@ def element_types(cls: type[Op]) -> str:
 
 
 def shape_rows(cls: type[Op]) -> list[tuple[str, str]]:
-    """Operand shapes and the shape of the result, for the samples of the declaration."""
+    """(shapes of the operands, shape of the result) for the samples of the declaration."""
     rows = []
     for op, shapes in cls.samples()[:4]:
         own = getattr(op, "shape", None)
@@ -140,12 +140,12 @@ def facts(cls: type[Op]) -> list[str]:
 
 @cache
 def builder_functions() -> dict[str, tuple[str, ...]]:
-    """Names of the functions of `axla.ops` that add an op directly, by opcode."""
+    """For each opcode, the names of the functions of `axla.ops` that add this op directly."""
     found: dict[str, list[str]] = {opcode: [] for opcode in OPS}
     found |= {
         "parameter": ["Parameter"],
         "constant": ["Constant", "ConstantLiteral"],
-    }  # the builder's own methods
+    }  # methods of the builder
     for name in builder.__all__:
         function = getattr(builder, name)
         if inspect.isfunction(function):
@@ -155,7 +155,9 @@ def builder_functions() -> dict[str, tuple[str, ...]]:
 
 
 def added_by(function: Callable) -> set[str]:
-    """Opcodes of the ops that a function names: in its closure, its text, or that of helpers beside it."""
+    """The opcodes of the ops that a function names: in its closure, in its text, or in that of helper
+    functions in the same module.
+    """
     if function.__module__.endswith((".compositions", ".later")):
         return set()
     found, seen, todo = set(), set(), [function]
@@ -179,7 +181,7 @@ def added_by(function: Callable) -> set[str]:
 
 
 def signature(name: str) -> str:
-    """A builder function as it is called."""
+    """The signature of a builder function, as text."""
     parameters = inspect.signature(getattr(builder, name)).parameters.values()
     shown = [p.name if p.default is p.empty else f"{p.name}={default(p.default)}" for p in parameters]
     starred = ["*" * (p.kind is p.VAR_POSITIONAL) + "**" * (p.kind is p.VAR_KEYWORD) for p in parameters]
@@ -191,11 +193,11 @@ def default(value: Any) -> str:
 
 
 def code(cls: type[Op]) -> str:
-    """A link from an op's page to its declaration; the site takes it to the line."""
+    """A link from the page of an op to its declaration. On the site it leads to the line."""
     module = sys.modules[cls.__module__]
     name = next((name for name, value in vars(module).items() if value is cls), cls.__name__)
     path = Path(inspect.getfile(module))
     if not path.is_relative_to(ROOT):
-        return f"`{name}` of `{cls.__module__}`"  # of an installed package
+        return f"`{name}` of `{cls.__module__}`"  # the op is from an installed package
     inside = path.relative_to(ROOT).as_posix()
     return f"[`{name}` in {inside}](../../{inside}#{name})"

@@ -1,7 +1,7 @@
-"""The examples of docs/examples: one per op, `<op>.hlo`, which begins with a comment on what it shows.
+"""The examples in docs/examples: one per op, `<op>.hlo`, which begins with a comment that explains it.
 
-An example takes no arguments, so that `axla run` runs it as it is. To see generated code rather than folded
-constants, `lifted` makes the constants of its entry parameters.
+An example has no parameters, so that `axla run` can run it. `lifted` makes parameters of its constants, so
+that generated code can be shown instead of folded constants.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ FOLDER = Path(__file__).resolve().parents[2] / "docs" / "examples"
 
 @dataclass(frozen=True)
 class Example:
-    """A text that shows what an op does."""
+    """A text that shows what an op computes."""
 
     opcode: str
     what: str
@@ -37,8 +37,8 @@ class Example:
 
     @classmethod
     def of(cls, opcode: str) -> Example:
-        """The example of an op, beside its module where that is not axla's; FileNotFoundError when there is
-        none.
+        """The example of an op; that of an op from another package is beside its module. Raises
+        FileNotFoundError if there is none.
         """
         folder, op = FOLDER, OPS[opcode]
         if package_of(op) != "axla":
@@ -63,7 +63,9 @@ class Example:
 
 
 def shown(shape: Shape, array: np.ndarray) -> str:
-    """An array as HLO writes it; floats with at most six digits, so that machines agree on the page."""
+    """An array as HLO writes it. Floats have at most six digits, so that the page is equal on all
+    machines.
+    """
     if shape.dtype.is_inexact and shape.dtype.bits > 16:
         array = rounded(array)
     actual = Shape(shape.dtype, array.shape)
@@ -72,7 +74,7 @@ def shown(shape: Shape, array: np.ndarray) -> str:
 
 
 def rounded(array: np.ndarray) -> np.ndarray:
-    """The numbers nearest to the given ones in six digits."""
+    """The numbers, rounded to six digits."""
     if array.dtype.kind == "c":
         return (rounded(array.real) + 1j * rounded(array.imag)).astype(array.dtype)
     flat = [float(f"{x:.6g}") for x in array.reshape(-1).tolist()]
@@ -80,7 +82,7 @@ def rounded(array: np.ndarray) -> np.ndarray:
 
 
 def lifted(module: Module) -> tuple[Module, list[np.ndarray]]:
-    """The same program with the array constants of its entry as parameters, and their values."""
+    """Returns the program with the array constants of its entry as parameters, and the values of these."""
     copy = clone_module(module)
     entry = copy.entry
     values = []

@@ -1,4 +1,4 @@
-"""docs/kernel-kinds.md: every kind of kernels that is loaded, from its class."""
+"""docs/kernel-kinds.md: the loaded kinds of kernels, from their classes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ order for each kernel; the first that matches is used. [Adding a kind](adding-a-
 
 
 def page(table: Callable[[Sequence[str], Sequence[Sequence[str]]], str]) -> str:
-    """The page. What others registered is in it, too."""
+    """The text of the page, with the kinds that other packages registered."""
     return TOP + table(("kind", "hero", "description", "alone", "plan", "emitter"), list(map(row, kinds())))
 
 

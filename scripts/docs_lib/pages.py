@@ -1,4 +1,4 @@
-"""docs/ops.md, the pages docs/ops/<op>.md, docs/stablehlo-operations.md, docs/tensorflow-ops.md,
+"""The pages docs/ops.md, docs/ops/<op>.md, docs/stablehlo-operations.md, docs/tensorflow-ops.md,
 docs/kernel-kinds.md, docs/flags.md and docs/passes.md.
 """
 
@@ -32,7 +32,7 @@ implementation on the backends, and an example, a file of [examples](examples) t
 
 
 def pages(folder: Path = DOCS, opcodes: Iterable[str] | None = None) -> dict[Path, str]:
-    """Every file in a folder with its text; `opcodes` are the ops that get a page, all by default."""
+    """All files of a folder, each with its text. `opcodes` are the ops that get a page, by default all."""
     return {
         folder / "ops.md": index(),
         folder / "stablehlo-operations.md": coverage.page(table),
@@ -45,7 +45,7 @@ def pages(folder: Path = DOCS, opcodes: Iterable[str] | None = None) -> dict[Pat
 
 
 def index() -> str:
-    """The ops, by the module that declares them."""
+    """The page with all ops, by the module that declares them."""
     groups: dict[str, list[type[Op]]] = defaultdict(list)
     for cls in OPS.values():
         groups[cls.__module__].append(cls)

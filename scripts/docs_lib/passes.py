@@ -1,4 +1,4 @@
-"""docs/passes.md: XLA's passes against ours."""
+"""docs/passes.md: XLA's passes and the passes of axla that do their work."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Table = Callable[[Sequence[str], Sequence[Sequence[str]]], str]
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """A pass of XLA's: its file, which of ours do the work of it, and what is to be said of that."""
+    """A pass of XLA: its file, the passes of axla that do its work, and a note."""
 
     folder: str
     name: str
@@ -36,7 +36,7 @@ class Known:
 
 
 def known() -> list[Known]:
-    """All that the list has, in its order."""
+    """All passes of the list, in its order."""
     found: list[Known] = []
     folder = ""
     text = re.sub(r"\n +", " ", FACTS.read_text(encoding="utf-8"))
@@ -57,7 +57,7 @@ def known() -> list[Known]:
 
 
 def name_of(name: str) -> str:
-    """The name that a pass of axla would have."""
+    """The name that axla would give the pass."""
     return name.replace("_", "-")
 
 

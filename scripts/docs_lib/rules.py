@@ -1,4 +1,6 @@
-"""The rules of declarations: the calls of `reject` that an op's methods reach."""
+"""The rules of declarations: the calls of `reject` in the methods of an op and the functions that these
+call.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ from axla.ir.op import Op, package_of
 
 
 def rules(cls: type[Op]) -> list[tuple[str, str]]:
-    """Label and message of everything that an op refuses; `…` stands for what a message fills in."""
+    """(label, message) for each error of an op; `…` stands for a part that the message fills in."""
     declarers = () if package_of(cls) == "axla" else (package_of(cls),)
     found: dict[str, str] = {}
     seen: set[Any] = set()
@@ -43,14 +45,14 @@ def rules(cls: type[Op]) -> list[tuple[str, str]]:
 
 
 def called(call: ast.Call, function: Callable, cls: type[Op]) -> Any:
-    """The function beside an op, or the method of its own, that a call names."""
+    """The function that a call names: a method of the op, or a function in the same module."""
     name = ast.unparse(call.func)
     own = name.removeprefix("self.")
     return getattr(cls, own, None) if own != name else function.__globals__.get(name)
 
 
 def assigned(tree: ast.AST) -> dict[str, ast.expr]:
-    """Texts that are given a name first."""
+    """The names to which a text is assigned, with the expressions of the texts."""
     return {
         node.targets[0].id: node.value
         for node in ast.walk(tree)
@@ -63,7 +65,7 @@ def is_text(node: ast.expr) -> bool:
 
 
 def template(node: ast.expr, cls: type[Op], texts: dict[str, ast.expr]) -> str:
-    """The text of a string, `…` for what is filled in."""
+    """The text of a string expression, with `…` for the parts that are filled in."""
     return "".join(pieces(node, cls, texts))
 
 
@@ -82,7 +84,7 @@ def pieces(node: ast.expr, cls: type[Op], texts: dict[str, ast.expr]) -> Iterato
 
 
 def known(expression: str, cls: type[Op]) -> str:
-    """The value of an expression, where it follows from the op."""
+    """The value of an expression, if the op determines it; else `…`."""
     if expression == "accepts.wanted" and issubclass(cls, Elementwise):
         return cls.accepts.wanted
     if expression == "self.opcode":

@@ -1,4 +1,4 @@
-"""Where the semantics of ops come from: sections of XLA's page on operation semantics."""
+"""The sources of the semantics of ops: sections of XLA's page on operation semantics."""
 
 from __future__ import annotations
 
@@ -34,19 +34,19 @@ SECTIONS = {
     "triangular-solve": "TriangularSolve", "tuple": "Tuple", "while": "While",
 }  # fmt: skip
 
-# Elementwise ops that the page does not have.
+# Elementwise ops that are not on the page.
 ABSENT = {"acos", "acosh", "asin", "asinh", "atanh", "cosh", "sinh", "mulhi", "stochastic-convert"}
 
 
 def section(opcode: str) -> str:
-    """The section that defines an op; "" where there is none."""
+    """The section that defines an op; "" if there is none."""
     if opcode in SECTIONS or opcode in ABSENT or not issubclass(OPS[opcode], Elementwise):
         return SECTIONS.get(opcode, "")
     return UNARY if len(OPS[opcode].operand_names) == 1 else BINARY
 
 
 def source(opcode: str) -> str:
-    """Where an op's semantics come from, in words."""
+    """The source of the semantics of an op, in words."""
     package = package_of(OPS[opcode])
     if package != "axla":
         return f"the package `{package}`."

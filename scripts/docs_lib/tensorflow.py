@@ -1,4 +1,4 @@
-"""docs/tensorflow-ops.md: what becomes of each operation of TensorFlow, from its record."""
+"""docs/tensorflow-ops.md: the result of importing each operation of TensorFlow, from its record."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ NAMED = {
     "floats": _SETS["floats"],
     "complex": _SETS["complex"],
 }
-"""Sets of types, the larger ones first."""
+"""Named sets of types, the larger ones first."""
 
 
 def bridge() -> dict[str, dict[str, set[str]]]:
-    """The types of the kernels of operations, by attribute."""
+    """The types that XLA's kernels support, for each operation by attribute."""
     text = Path(__file__).with_name("tensorflow_bridge.txt").read_text("utf-8")
     found = {}
     for line in re.sub(r"\n +", " ", text).splitlines():
@@ -85,7 +85,7 @@ def _is_done(name: str) -> bool:
 
 
 def _of_frames(record: Record) -> bool:
-    """Whether it is a part of a loop or a branch of TensorFlow 1, which becomes one operation as a whole."""
+    """Whether the operation is a part of a loop or a branch of TensorFlow 1, which is imported as a whole."""
     return record.why_not.endswith("is made of it")
 
 

@@ -1,5 +1,5 @@
-"""The table of docs/targets/any-triple.md: every architecture of LLVM's, and what becomes of a network for
-handwritten digits there.
+"""The table of docs/targets/any-triple.md: each architecture of LLVM, and whether a network for handwritten
+digits compiles for it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from axla.target.machine import CpuTarget
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "targets" / "any-triple.md"
 HEADING = "## Every architecture\n"
 
-# Architectures of LLVM's `Triple`, by a usual triple of each; of those with several systems or levels, some.
+# The architectures in LLVM's `Triple`, each with a common triple. Those with several systems or levels have
+# several.
 TRIPLES = (
     "aarch64-linux-gnu", "aarch64-linux-android", "aarch64-unknown-freebsd", "aarch64-apple-ios",
     "aarch64-none-elf", "aarch64_be-linux-gnu", "aarch64_32-apple-watchos", "arm64ec-pc-windows-msvc",
@@ -41,7 +42,9 @@ TRIPLES = (
 
 
 def digits() -> Module:
-    """A network of 64, 32 and 10 units for pictures of handwritten digits, with weights inside."""
+    """A network with layers of 64, 32 and 10 units for images of handwritten digits; its weights are
+    constants.
+    """
     rng = np.random.default_rng(19)
     b = axla.XlaBuilder("digits")
     x = axla.ops.Parameter(b, 0, axla.Shape(axla.dtypes.F32, (1, 64)))
@@ -52,7 +55,7 @@ def digits() -> Module:
 
 
 def row(triple: str) -> str:
-    """A line of the table."""
+    """The line of the table for a triple."""
     try:
         target = machine(triple)
         compile_object(digits(), target)
@@ -67,7 +70,7 @@ def row(triple: str) -> str:
 
 
 def lacking(target: CpuTarget) -> list[str]:
-    """The replacements for instructions that a target lacks."""
+    """The features and instructions that a target lacks."""
     facts = {
         "vectors": target.max_lanes > 1, "f64": target.has_double, "fused multiply-add": target.has_fma,
         "division": target.has_division, "square roots": target.has_square_root,
@@ -77,7 +80,7 @@ def lacking(target: CpuTarget) -> list[str]:
 
 
 def page() -> str:
-    """The page, with a new table."""
+    """The text of the page, with a new table."""
     words, _, _ = PAGE.read_text(encoding="utf-8").partition(HEADING)
     head = "| triple | addresses | byte order | missing | digits |\n| --- | --- | --- | --- | --- |\n"
     about = (

@@ -1,4 +1,4 @@
-"""The coverage of cases: passes that changed something, rules that fired, kernels by plan, ops."""
+"""Counts what the cases reach: passes that changed a module, rules that fired, kernels by plan, ops."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ counts: dict[str, Counter[str]] = {
 
 
 def watch() -> None:
-    """Counts from now on, in this process."""
+    """Replaces functions of the compiler by ones that also count, for the rest of this process."""
     from axla.cpu import compiler
     from axla.passes import driver
 
@@ -35,7 +35,7 @@ def watch() -> None:
 
 
 def taken() -> dict[str, Counter[str]]:
-    """The counts since the last call."""
+    """Returns the counts since the last call, and sets them to zero."""
     found = {kind: Counter(c) for kind, c in counts.items()}
     for counter in counts.values():
         counter.clear()
@@ -43,7 +43,7 @@ def taken() -> dict[str, Counter[str]]:
 
 
 def shown(found: dict[str, Counter[str]]) -> str:
-    """A table, the rarest first, and what was never reached."""
+    """The counts as a table, the lowest first, with the names that were never reached."""
     from axla.ir.op import OPS
     from axla.passes import rewrite
     from axla.passes.pipelines import CPU

@@ -1,4 +1,6 @@
-"""A module that is being written: values by shape, fresh parameters, constants, computations inside."""
+"""Modules under construction: they supply values of a wanted shape, parameters, constants, and called
+computations.
+"""
 
 from __future__ import annotations
 
@@ -24,26 +26,32 @@ COMMON = tuple(
 )
 SIZES = (0, 1, 1, 2, 2, 3, 4, 5, 7, 8, 9, 12, 15, 16, 17, 24, 31, 32, 33, 40, 63, 64, 65, 100)
 REFUSALS = (AxlaError, ValueError, IndexError, TypeError, ZeroDivisionError, OverflowError, KeyError)
-"""The errors of ops that get attributes and operands which do not fit."""
+"""The errors that ops raise for attributes and operands that do not fit them."""
 
 INDEX, ANY, COUNTER, SIZES_OF_GROUPS = "index", "any", "counter", "sizes of groups"
-"""The contents of parameters: places in and around an array, anything, where a loop begins..."""
+"""The kinds of parameters, which decide their values: indices inside and outside of an array, any numbers,
+the start of a loop counter, the sizes of the groups of a ragged dot.
+"""
 
 
 class Draft:
-    """A module, and what is decided for all of it. `most`: elements of an array."""
+    """A module under construction, with the choices that hold for all of it: its element types, and `most`,
+    the largest number of elements of an array.
+    """
 
     def __init__(self, draw: random.Random, name: str, most: int = 4000) -> None:
         self.draw, self.most = draw, most
         self.module = Module(name)
-        self.kinds: dict[int, str] = {}  # of parameters, by number
+        self.kinds: dict[int, str] = {}  # parameter number -> its kind
         self.dtypes = [draw.choice(COMMON if draw.random() < 0.7 else operands.DTYPES) for _ in range(3)]
         self.combiners: dict[tuple[str, DType], Computation] = {}
         self.effects = False
         self.entry = Scope(self, self.module.add_computation("main", entry=True))
 
     def dims(self, rank: int | None = None, most: int = 0) -> tuple[int, ...]:
-        """Sizes; rarely empty, often at the edge of a vector or tile."""
+        """Random sizes of dimensions, at most `most` elements in all. They are rarely 0 and often near the
+        sizes of vectors and tiles.
+        """
         draw = self.draw
         rank = draw.choice((0, 1, 1, 2, 2, 2, 3, 3, 4)) if rank is None else rank
         while True:
@@ -55,7 +63,9 @@ class Draft:
         return self.draw.choice(self.dtypes)
 
     def combiner(self, opcode: str, dtype: DType) -> Computation:
-        """A computation of two scalars."""
+        """The computation that applies an op to two scalars, as reductions call it; "second" returns the
+        second one.
+        """
         if (opcode, dtype) not in self.combiners:
             body = self.module.add_computation(f"{opcode}_{dtype.name}".replace("-", "_"))
             a, b = (body.add(Parameter(Shape(dtype), n)) for n in range(2))
@@ -67,7 +77,9 @@ class Draft:
         return self.combiners[opcode, dtype]
 
     def order(self, dtypes: Sequence[DType], number: int, opcode: str, total: bool) -> Computation:
-        """A comparator of a sort by operand `number`."""
+        """Adds a comparator for a sort of operands of these types, by operand `number`. `opcode` is the
+        direction; `total` selects the total order of floats.
+        """
         from axla.ir.attributes import CompareType, Direction
 
         body = self.module.add_computation("order")
@@ -84,7 +96,7 @@ def _op(opcode: str) -> Op:
 
 
 class Scope:
-    """A computation that is being written, and its array values. In the entry, parameters can be added."""
+    """A computation under construction, with its array values. Only the entry can add parameters."""
 
     def __init__(self, draft: Draft, computation: Computation, depth: int = 0) -> None:
         self.draft, self.draw, self.computation, self.depth = draft, draft.draw, computation, depth
@@ -97,7 +109,7 @@ class Scope:
         return self.depth == 0
 
     def add(self, op: Op, *given: Instruction, keep: bool = True) -> Instruction:
-        """An instruction; with `keep` it is among the values that others take."""
+        """Adds an instruction. With `keep`, later ops may choose it as an operand."""
         found = self.computation.add(op, given)
         return self.kept(found) if keep else found
 
@@ -111,7 +123,7 @@ class Scope:
         return value
 
     def parts(self, value: Instruction) -> list[Instruction]:
-        """The elements of a tuple, or the value."""
+        """The elements of a tuple; for an array, a list with the array alone."""
         if not value.shape.is_tuple:
             return [self.kept(value)]
         return [
@@ -125,7 +137,9 @@ class Scope:
         return self.kept(self.computation.add(Parameter(shape, number)))
 
     def pick(self, fits: Callable[[Shape], bool] = lambda shape: True) -> Instruction:
-        """A value whose shape fits, a recent one more often; or a fresh one of any shape that does."""
+        """A value whose shape fits, most often a recent one; sometimes a new value of a random shape that
+        fits.
+        """
         found = [v for v in self.values if fits(v.shape)]  # type: ignore[arg-type]
         if found and (self.draw.random() < 0.9 or not self.is_entry):
             return self.draw.choice(found[-6:] if self.draw.random() < 0.7 else found)
@@ -136,7 +150,7 @@ class Scope:
         raise ValueError("no shape fits")
 
     def fresh(self, shape: Shape, kind: str = ANY) -> Instruction:
-        """A value of a shape that is new: a parameter, a constant, a computed one."""
+        """A new value of a shape: a parameter or a constant."""
         if self.is_entry and self.draw.random() < 0.75:
             return self.parameter(shape, kind)
         return self.kept(self.constant(shape, kind))
@@ -162,7 +176,7 @@ class Scope:
         return self.computation.add(Constant.of(literal.array, dtype))
 
     def like(self, shape: Shape, kind: str = ANY) -> Instruction:
-        """A value of a shape: one that there is, one made of another, or a fresh one."""
+        """A value of a shape: an existing one, one derived from another value, or a new one."""
         found = [v for v in self.values if v.shape.logical is shape.logical]
         if found and self.draw.random() < 0.65:
             return self.draw.choice(found)
@@ -171,7 +185,9 @@ class Scope:
         return self.fresh(shape, kind)
 
     def adapted(self, shape: Shape) -> Instruction | None:
-        """A value of a shape made from another one: converted, broadcast, sliced, reshaped."""
+        """A value of a shape, derived from another value by a conversion, broadcast, slice or reshape; None
+        if that is not possible.
+        """
         draw = self.draw
         source = draw.choice(self.values) if self.values else None
         if source is None or not isinstance(source.shape, Shape):
@@ -197,7 +213,7 @@ class Scope:
         return None
 
     def index(self, most: int, dtype: DType = S32) -> Instruction:
-        """A scalar that is a place in an array, or lies outside of it."""
+        """A scalar that serves as an index: it may lie inside or outside of a dimension of size `most`."""
         scalars = [v for v in self.values if v.shape is Shape(dtype)]
         if scalars and self.draw.random() < 0.7:
             return self.draw.choice(scalars)
@@ -211,7 +227,9 @@ class Scope:
         return self.computation.add(Constant.of(np.asarray(value).astype(dtype.numpy), dtype))
 
     def inner(self, name: str, shapes: Sequence[AnyShape], packed: bool) -> Scope:
-        """The scope of a computation that is called: on one tuple, or on values as they are."""
+        """Adds a computation to be called, and returns its scope. It has one parameter per shape or, with
+        `packed`, one tuple of all.
+        """
         body = self.draft.module.add_computation(name)
         scope = Scope(self.draft, body, self.depth + 1)
         if packed:
@@ -225,7 +243,7 @@ class Scope:
         return scope
 
     def flag(self) -> Instruction:
-        """A pred scalar that is not known when compiling, mostly."""
+        """A pred scalar, in most cases one that the compiler does not know."""
         draw = self.draw
         found = [v for v in self.values if v.shape is Shape(PRED)]
         if found and draw.random() < 0.4:

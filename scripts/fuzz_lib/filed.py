@@ -1,4 +1,4 @@
-"""Failures on disk: what was found, the program, its arguments, and the program reduced."""
+"""Writes failures to disk: the message, the program, its arguments, and the reduced program."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from .work import Failure, headline
 
 SCRIPT = Path(__file__).resolve().parents[1] / "fuzz"
 KEPT = 2
-"""Of failures that look the same."""
+"""The number of failures with the same signature that are written."""
 
 
 class Files:
-    """A folder of failures; the first ones of every kind are written."""
+    """A folder of failures. Of those with the same signature, the first KEPT are written."""
 
     def __init__(self, folder: Path, reduces: bool) -> None:
         self.folder, self.reduces = folder, reduces
@@ -47,13 +47,13 @@ class Files:
         print("\n".join(failure.why.strip().splitlines()[-4:])[:1200], flush=True)
 
     def reduce(self, most: int) -> None:
-        """Reduces the first failure of each of so many kinds; Ctrl-C ends it."""
+        """Reduces one failure of each signature, for the first `most` signatures. Ctrl-C stops it."""
         for where, failure in self.waiting[:most] if self.reduces else ():
             try:
                 self._reduce(where, failure)
             except KeyboardInterrupt:
                 return
-            except Exception as error:  # noqa: BLE001  (a failure that cannot be reduced is one all the same)
+            except Exception as error:  # noqa: BLE001  (the failure is reported, reduced or not)
                 print(f"{where}: not reduced: {type(error).__name__}: {error}"[:300], flush=True)
 
     def _reduce(self, where: Path, failure: Failure) -> None:
@@ -77,7 +77,7 @@ class Files:
                 asked = steady(module, inputs, *asked)
             try:
                 small = reduced(module, inputs, *asked)
-            except InvalidArgument:  # it does not fail again: threads race, maybe
+            except InvalidArgument:  # it does not fail again: perhaps a race between threads
                 asked = steady(module, inputs, *asked)
                 small = reduced(module, inputs, *asked)
         else:

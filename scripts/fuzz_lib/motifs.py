@@ -1,7 +1,7 @@
-"""The motifs of random modules: each function adds a few instructions to a scope.
+"""The motifs of random modules: each is a function that adds a few instructions to a scope.
 
-A motif may raise what ops say to attributes and operands that are not for them: then nothing is added, and
-another one is tried. `MOTIFS` has them with their weights.
+If the attributes and operands that a motif chooses do not fit an op, it raises the error of the op. Then
+nothing is added, and another motif is tried. `MOTIFS` has all motifs with their weights.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ EXACT = [c for c in POINTWISE if not c.transcendental]
 DIRECTIONS = tuple(Direction)
 
 
-# One element after the other
+# Elementwise ops
 
 
 def pointwise(s: Scope, x: Instruction | None = None) -> Instruction:
-    """An op on a value and others of its shape."""
+    """Adds an elementwise op on a value and others of its shape."""
     x = x or s.pick()
     cls = s.draw.choice(EXACT if s.draw.random() < 0.6 else POINTWISE)
     if cls is hlo.Select:
@@ -77,8 +77,8 @@ def converted(s: Scope) -> None:
 
 
 def identity(s: Scope) -> None:
-    """Adds operations that algebra simplifies, and must not simplify where zeros have signs and
-    numbers may be none.
+    """Adds ops that algebraic simplification removes, but must not where zeros have signs or elements may be
+    NaN.
     """
     x = s.pick(lambda h: not h.dtype.is_pred and h.dtype.bits >= 8)
     dtype, draw = x.shape.dtype, s.draw
@@ -107,11 +107,11 @@ NEUTRAL: dict[type[hlo.Op], tuple[float, ...]] = {
     hlo.Add: (0.0, -0.0), hlo.Subtract: (0.0, -0.0), hlo.Multiply: (1, -1, 0.0), hlo.Divide: (1, -1, 2),
     hlo.Power: (1, 2, 0.5),
 }  # fmt: skip
-"""What an op does little with, on one side at least."""
+"""Operands with which these ops can be simplified, at least on one side."""
 
 
 def undone(s: Scope) -> None:
-    """An op of two values, then its inverse, or any op, of what it gives and one of them."""
+    """Adds an op on two values x and y, then its inverse, or any op, on the result and one of x and y."""
     exact = s.draw.random() < 0.6
     x = s.pick(lambda h: h.dtype.is_integer if exact else not h.dtype.is_pred)
     y = s.like(x.shape)
@@ -131,7 +131,7 @@ INVERSES = (
 )  # fmt: skip
 
 
-# Other places
+# Ops that move elements
 
 
 def broadcast(s: Scope) -> None:
@@ -178,13 +178,14 @@ def transposed(s: Scope) -> None:
 
 
 def relaid(s: Scope) -> None:
-    """The elements of a value as the layout of another shape puts them in memory, in a bitcast."""
+    """Adds a bitcast whose result has the elements in another order, as if another layout were read."""
     x = s.pick(lambda h: h.rank > 1)
     ranks = range(x.shape.rank)
     dims = [x.shape.dims[d] for d in s.draw.sample(ranks, x.shape.rank)]
     layout = Layout(tuple(s.draw.sample(ranks, x.shape.rank)))
     value = s.add(hlo.Bitcast(Shape(x.shape.dtype, dims).with_layout(layout)), x, keep=False)
-    # Other ops keep layouts of their operands or drop them; a copy gives a value that all may take.
+    # Some ops keep the layouts of their operands, others drop them. A copy has the default layout, which all
+    # ops take.
     copied = s.add(hlo.Copy(), value, keep=False)
     s.computation.set_shape(copied, copied.shape.logical)
     s.kept(copied)
@@ -227,7 +228,7 @@ def concatenated(s: Scope) -> None:
 
 
 def part(s: Scope) -> None:
-    """A dynamic-slice, whose start may lie outside."""
+    """Adds a dynamic-slice whose start may lie outside of the array."""
     x = s.pick(lambda h: h.rank > 0 and h.size > 0)
     sizes = tuple(s.draw.choice((n, 1, s.draw.randint(1, max(n, 1)))) for n in x.shape.dims)
     dtype = s.draw.choice((S32, S32, S64, U32, U8))
@@ -235,12 +236,12 @@ def part(s: Scope) -> None:
 
 
 def updated(s: Scope, x: Instruction | None = None) -> Instruction:
-    """A dynamic-update-slice, of a value that may be read afterwards."""
+    """Adds a dynamic-update-slice of a value that other ops may read afterwards."""
     x = x or s.pick(lambda h: h.rank > 0 and h.size > 0)
     sizes = tuple(s.draw.choice((n, 1, s.draw.randint(1, max(n, 1)))) for n in x.shape.dims)
     dtype = s.draw.choice((S32, S32, S64, U32))
     update = s.like(Shape(x.shape.dtype, sizes))
-    if s.draw.random() < 0.3:  # computed of what is overwritten
+    if s.draw.random() < 0.3:  # computed from the elements that are overwritten
         near = s.add(hlo.DynamicSlice(sizes), x, *(s.index(n) for n in x.shape.dims), keep=False)
         update = s.add(_chosen(s, x.shape.dtype), near, update, keep=False)
     return s.add(hlo.DynamicUpdateSlice(), x, update, *(s.index(n, dtype) for n in x.shape.dims))
@@ -290,7 +291,7 @@ def scattered(s: Scope, x: Instruction | None = None) -> Instruction:
     return s.add(op, x, indices, updates)
 
 
-# Many to one
+# Reductions, scans and sorts
 
 
 def _combining(dtype: DType) -> tuple[str, ...]:
@@ -303,7 +304,7 @@ def _combining(dtype: DType) -> tuple[str, ...]:
 
 
 def _start(s: Scope, name: str, dtype: DType) -> Instruction:
-    """The initial value of a reduction, often the neutral element."""
+    """The initial value of a reduction, in most cases the neutral element of its op."""
     if s.draw.random() < 0.3:
         return s.like(Shape(dtype))
     if name in ("maximum", "minimum") and dtype.is_float:
@@ -335,7 +336,7 @@ def reduced(s: Scope) -> None:
 
 
 def deep(s: Scope) -> None:
-    """A reduction of more elements than registers hold, along rows or across them."""
+    """Adds a reduction of more elements than registers hold, along rows or across rows."""
     draw, dtype = s.draw, s.draft.dtype()
     count, inner = draw.choice((9, 33, 40, 65, 129)), draw.choice((1, 7, 16, 33, 65, 130, 200))
     dims = (*draw.choice(((), (), (2,), (3,), (17,))), count, inner)
@@ -352,7 +353,7 @@ def deep(s: Scope) -> None:
 
 
 def largest(s: Scope) -> None:
-    """A reduction of pairs: a value and its place."""
+    """Adds a reduction of pairs (value, index): an argmax or argmin."""
     x = s.pick(lambda h: h.rank > 0 and not h.dtype.is_complex)
     dtype, at = x.shape.dtype, s.draw.randrange(x.shape.rank)
     body = s.draft.module.add_computation("pair")
@@ -378,7 +379,7 @@ def window(s: Scope) -> None:
     rank, draw = range(x.shape.rank), s.draw
     active = set(draw.sample(rank, draw.randint(1, min(2, x.shape.rank))))
     size = tuple(draw.choice((2, 3, 4)) if d in active else 1 for d in rank)
-    if draw.random() < 0.5:  # a sum of all before
+    if draw.random() < 0.5:  # a prefix sum
         at = draw.choice(sorted(active))
         n = x.shape.dims[at]
         size = tuple(n if d == at else 1 for d in rank)
@@ -396,13 +397,13 @@ def window(s: Scope) -> None:
 
 
 def without_nan(s: Scope, x: Instruction) -> Instruction:
-    """An array of floats with ones in the place of NaN: not all types have a zero."""
+    """Replaces NaN in an array of floats by 1; not by 0, as not all types have a zero."""
     one = s.computation.add(hlo.Broadcast(x.shape, ()), [s.scalar(1, x.shape.dtype)])
     return s.add(hlo.Select(), hlo.Compare(Direction.EQ)(x, x), x, one)
 
 
 def sorted_(s: Scope) -> None:
-    """A sort by one of several arrays; of floats in the total order, or without NaN."""
+    """Adds a sort by one of several arrays. Floats are compared in the total order, or have no NaN."""
     x = s.pick(lambda h: h.rank > 0 and not h.dtype.is_complex)
     arrays = [x]
     for _ in range(s.draw.choice((0, 0, 1, 1, 2))):
@@ -423,7 +424,7 @@ def top(s: Scope) -> None:
 
 
 def scanned(s: Scope) -> None:
-    """A scan with one carry: what it is after each step, or before it."""
+    """Adds a scan with one carry; its result has the carry after each step, or before it."""
     x = s.pick(lambda h: h.rank > 0)
     dtype, at = x.shape.dtype, s.draw.randrange(x.shape.rank)
     one = Shape(dtype, (*x.shape.dims[:at], *x.shape.dims[at + 1 :]))
@@ -439,7 +440,7 @@ def scanned(s: Scope) -> None:
 
 
 def rows(s: Scope) -> None:
-    """A softmax or a normalisation of the last dimension, as models write it."""
+    """Adds a softmax or a normalisation of the last dimension, as models contain them."""
     x = s.pick(lambda h: h.rank > 1 and h.dtype.is_float and h.size > 0)
     shape, dtype = x.shape, x.shape.dtype
     last, left = shape.rank - 1, tuple(range(shape.rank - 1))
@@ -493,7 +494,7 @@ EDGES = (
     97,
     130,
 )
-"""Sizes at and beside those of tiles."""
+"""Sizes equal to those of tiles, and one more or less."""
 
 
 def product(s: Scope, most: int = 300_000) -> None:
@@ -525,7 +526,7 @@ def product(s: Scope, most: int = 300_000) -> None:
 
 
 def any_product(s: Scope) -> None:
-    """Along any dimensions of equal sizes."""
+    """Adds a dot that contracts any dimensions of equal sizes."""
     x = s.pick(lambda h: h.rank > 0 and h.size <= 3000)
     y = s.pick(lambda h: h.dtype is x.shape.dtype and h.rank > 0 and h.size <= 3000)
     pairs, free = [], list(range(y.shape.rank))
@@ -588,11 +589,13 @@ def fourier(s: Scope) -> None:
     s.add(hlo.Fft(kind, (length,)), s.like(Shape(dtype, (draw.choice((1, 2, 3)), size))))
 
 
-# Control
+# Control flow
 
 
 def loop(s: Scope) -> None:
-    """A loop with a counter of any kind, that passes on, exchanges, and updates in place what it carries."""
+    """Adds a while loop. The type and direction of its counter are random; the body passes carried values on,
+    exchanges them, and updates them in place.
+    """
     draw = s.draw
     if s.depth > 2:
         return
@@ -623,7 +626,7 @@ def loop(s: Scope) -> None:
     test, direction = _ended(s, shapes, (start, end, step))
     init = s.scalar(start, dtype)
     if draw.random() < 0.25 and s.is_entry and direction is Direction.LT and dtype is S32:
-        init = s.index(4)  # not known when compiling; it may lie behind the end
+        init = s.index(4)  # the compiler does not know it; it may lie beyond the end
         if isinstance(init.op, Parameter):
             s.draft.kinds[init.op.parameter_number] = COUNTER
         else:
@@ -632,7 +635,9 @@ def loop(s: Scope) -> None:
 
 
 def _ended(s: Scope, shapes: list[Shape], counter: tuple[int, int, int]) -> tuple[Scope, Direction]:
-    """The condition of a loop whose counter goes from a start to an end by a step, written in some way."""
+    """The condition of a loop whose `counter` is (start, end, step), with one of several equivalent
+    comparisons. Returns the scope and the direction of the comparison.
+    """
     (start, end, step), dtype, draw = counter, shapes[0].dtype, s.draw
     test = s.inner("condition", shapes, True)
     ways = [(Direction.GT, 0), (Direction.GE, 1)] if step < 0 else [(Direction.LT, 0), (Direction.LE, -1)]
@@ -649,7 +654,7 @@ def _ended(s: Scope, shapes: list[Shape], counter: tuple[int, int, int]) -> tupl
 
 
 def _carried_on(body: Scope, value: Instruction) -> Instruction:
-    """The next value of one that a body carries."""
+    """The value that the next trip gets for `value`, which the body of a loop carries."""
     draw, before = body.draw, len(body.values)
     kind = draw.choice(("same", "update", "update", "scatter", "moved", "any", "any", "other", "copy"))
     shape = value.shape
@@ -667,13 +672,13 @@ def _carried_on(body: Scope, value: Instruction) -> Instruction:
         for _ in range(draw.randint(1, 3)):
             attempt(body, draw.choices(IN_BODIES, IN_WEIGHTS)[0])
         made = [v for v in body.values[before:] if v.shape is shape]
-        if made:  # what nobody uses would go
+        if made:  # an unused value would be removed
             return draw.choice([v for v in made if not v.users] or made)
     return body.like(shape)
 
 
 def _moved(s: Scope, x: Instruction) -> Instruction:
-    """The elements of a value in other places, maybe together with those that are there."""
+    """Moves the elements of a value to other positions; sometimes combines them with the ones there."""
     at = s.draw.randrange(x.shape.rank)
     if s.draw.random() < 0.5:
         y = s.add(hlo.Reverse((at,)), x)
@@ -713,7 +718,7 @@ def branches(s: Scope) -> None:
 
 
 def called(s: Scope) -> None:
-    """A call, or a fusion, of some instructions; often twice."""
+    """Adds a call or a fusion of some instructions, in many cases twice."""
     if s.depth > 2:
         return
     values = [s.pick() for _ in range(s.draw.randint(1, 3))]
@@ -756,18 +761,20 @@ def barrier(s: Scope) -> None:
         s.add(OPS["copy-done"](), s.add(start, x, keep=False))
 
 
-# Effects
+# Side effects
 
 
 def token(s: Scope) -> Instruction:
-    """One that stands behind what happened before, mostly."""
+    """A token, in most cases that of the last effect."""
     if s.tokens and s.draw.random() < 0.85:
         return s.tokens[-1]
     return s.computation.add(hlo.AfterAll())
 
 
 def effect(s: Scope) -> None:
-    """Adds an effect that the host sees: order matters. Only of the entry and of what always runs there."""
+    """Adds an op with an effect that the host sees, so that its order shows. Effects are added to the entry
+    only, which always runs.
+    """
     if not s.is_entry:
         return
     s.draft.effects = True
@@ -782,7 +789,7 @@ def effect(s: Scope) -> None:
         s.effects.append(found)
     elif kind == "outfeed":
         _outfed(s, s.pick(lambda h: h.size < 200))
-    else:  # one that is only asked has no effect by its flag, so that nothing but control edges orders it
+    else:  # an "asked" one is marked as free of effects, so only control edges order it
         x = s.pick(lambda h: h.dtype is S32 and h.size < 100)
         number = s.scalar(len(s.effects), S32)
         op = hlo.CustomCall(x.shape, custom_call_target=NAME, custom_call_has_side_effect=kind == "told")
@@ -792,7 +799,7 @@ def effect(s: Scope) -> None:
         if kind == "asked":
             if draw.random() < 0.5:
                 effect(s)
-            _outfed(s, found)  # so that it is needed
+            _outfed(s, found)  # so that its result is used
 
 
 def _outfed(s: Scope, x: Instruction) -> None:
@@ -802,7 +809,7 @@ def _outfed(s: Scope, x: Instruction) -> None:
 
 
 def _ordered(s: Scope) -> Extra:
-    """Control edges from what happened before: always from the last effect, so that there is one order."""
+    """A control edge from the last effect, so that all effects have one order."""
     return Extra(control_predecessors=tuple(s.effects[-1:]))
 
 
@@ -829,14 +836,16 @@ def random_bits(s: Scope) -> None:
     )
 
 
-# What tests and samples have
+# Parts of tests and samples
 
 
 def graft(s: Scope) -> None:
-    """A mutant of a test of the passes or of a sample of an op, on values that there are."""
+    """Adds a mutant of a test of the passes, or of an op's sample, whose parameters are values of the
+    scope.
+    """
     if s.draw.random() < 0.6:
         source = s.draw.choice(seeds.tests())
-    else:  # every op as often
+    else:  # each op with the same probability
         source = s.draw.choice(s.draw.choice(_samples()))
     made = mutate.mutant(
         source.module, s.draw, s.draw.choice((s.draft.dtype(), s.draw.choice(operands.DTYPES)))
@@ -846,7 +855,7 @@ def graft(s: Scope) -> None:
 
 @cache
 def _samples() -> list[list[seeds.Seed]]:
-    """The samples of each op that one participant runs alone."""
+    """The samples of each op that has no side effect and is no collective: one list per op."""
     found: dict[str, list[seeds.Seed]] = {}
     for sample in seeds.samples():
         opcode = next(name for n in (1, 2) if (name := sample.name[:-n]) in OPS)
@@ -856,7 +865,9 @@ def _samples() -> list[list[seeds.Seed]]:
 
 
 def planted(s: Scope, made) -> None:
-    """Puts a module into this one: its parameters are values of these shapes."""
+    """Copies the instructions of a module into the scope. Its parameters become values of the same shapes.
+    Raises ValueError for modules with effects, dynamic sizes or several participants.
+    """
     config = made.config
     if config.replica_count != 1 or config.num_partitions != 1:
         raise ValueError("of several participants")
@@ -900,7 +911,9 @@ def _leaves(s: Scope, value: Instruction) -> list[Instruction]:
 
 
 def attempt(s: Scope, motif: Motif) -> bool:
-    """Whether a motif found what it needs; what it added before it failed stays, unused."""
+    """Applies a motif; returns whether it found what it needs. Instructions that it added before it failed
+    stay, unused.
+    """
     from .draft import REFUSALS
 
     try:
@@ -920,14 +933,16 @@ MOTIFS: dict[Motif, float] = {
     any_product: 0.6, convolution: 0.7, fourier: 0.4, loop: 2, branches: 0.8, called: 0.6,
     mapped: 0.3, barrier: 0.4, effect: 0.3, random_bits: 0.3, graft: 7,
 }  # type: ignore[dict-item]  # fmt: skip
-"""How often each is taken."""
+"""The weight of each motif."""
 
 IN_BODIES: list[Motif] = [m for m in MOTIFS if m not in (effect,)]
 IN_WEIGHTS = [{graft: 1.0, loop: 0.5}.get(m, MOTIFS[m]) for m in IN_BODIES]
 
 
 def make(draft: Draft, length: int, chosen: list[Motif] | None = None) -> None:
-    """Writes the entry: motifs, and a root that has what nobody else uses."""
+    """Writes the entry: `length` motifs, from `chosen` or from MOTIFS by weight, and a root with the values
+    that have no user.
+    """
     s = draft.entry
     kinds, weights = chosen or list(MOTIFS), None if chosen else list(MOTIFS.values())
     for _ in range(length):

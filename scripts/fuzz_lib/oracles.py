@@ -1,4 +1,7 @@
-"""Oracles: each says how a program differs from what it should give. `ORACLES` has them by name."""
+"""Oracles: each judges whether a program behaves as it should. `ORACLES` has them by name.
+
+The first line of the docstring of each oracle is printed by `scripts/fuzz --list`.
+"""
 
 from __future__ import annotations
 
@@ -44,14 +47,16 @@ ORACLES: dict[str, Oracle] = {}
 
 
 class Oracle:
-    """One way to look at a case. `share`: of how many of the cases, of 1."""
+    """A check of a case. `share` is the part of the cases that it is asked about, from 0 to 1."""
 
     name: ClassVar[str] = ""
     share: ClassVar[float] = 1.0
     peer: ClassVar[bool] = False
-    """Whether it calls a compiler that is not ours, whose crashes are not ours either."""
+    """Whether it runs a compiler other than axla. A crash of that compiler is not a failure."""
     reduces: ClassVar[bool] = True
-    """Whether the case's module is what it asks about. Of others, what they say ends with the program."""
+    """Whether the oracle judges the module of the case, so that the module can be reduced. Other oracles make
+    programs of their own, and append the program's text to their message.
+    """
 
     def __init_subclass__(cls, **more: Any) -> None:
         super().__init_subclass__(**more)
@@ -60,14 +65,14 @@ class Oracle:
 
     @cached_property
     def is_there(self) -> bool:
-        """Whether this machine has what it needs."""
+        """Whether this machine has the software and the devices that the oracle needs."""
         return True
 
     def fits(self, case: Case) -> bool:
         return True
 
     def forget(self) -> None:
-        """Drops what earlier cases left, so that what it says next is of one case alone."""
+        """Deletes state of earlier cases, so that the next answer depends on its case alone."""
 
     def check(self, case: Case) -> str:
         """Describes how the case fails; "" if it does not.
@@ -78,7 +83,9 @@ class Oracle:
 
 
 def compiled(case: Case, module: Module | None = None, **options: Any) -> Any:
-    """The executable of a backend; Skip where the backend refuses."""
+    """Compiles a case, or another module for it, with random flags. Raises Skip if the backend does not
+    support it.
+    """
     backend = options.pop("backend", "cpu")
     changes = {
         "cache_dir": "",
@@ -87,7 +94,7 @@ def compiled(case: Case, module: Module | None = None, **options: Any) -> Any:
     }
     LATEST["donate"], LATEST["flags"] = options.get("donate", ()), changes
     with flags.override(**changes), warnings.catch_warnings():
-        if "disable_hlo_passes" in changes:  # rules that undo each other may need a third one
+        if "disable_hlo_passes" in changes:  # without some passes, rules may undo each other for ever
             warnings.simplefilter("ignore")
         try:
             return axla.compile(module or case.module, backend=backend, **options)
@@ -96,7 +103,7 @@ def compiled(case: Case, module: Module | None = None, **options: Any) -> Any:
 
 
 def ran(case: Case, executable: Any, inputs: Any = None, **options: Any) -> cases.Found:
-    """One run; Skip where it is late: this machine is busy."""
+    """Runs a case once. Raises Skip if the deadline passes, since that only shows a busy machine."""
     try:
         return case.run(executable, case.inputs if inputs is None else inputs, **options)
     except DeadlineExceeded as error:
@@ -104,7 +111,7 @@ def ran(case: Case, executable: Any, inputs: Any = None, **options: Any) -> case
 
 
 class Cpu(Oracle):
-    """Native code for this machine gives what the interpreter gives."""
+    """Native code for this machine computes what the interpreter computes."""
 
     name = "cpu"
 
@@ -113,7 +120,7 @@ class Cpu(Oracle):
 
 
 class OneLane(Oracle):
-    """So does code without vectors."""
+    """Native code without vector instructions computes what the interpreter computes."""
 
     name, share = "one-lane", 0.2
 
@@ -122,7 +129,9 @@ class OneLane(Oracle):
 
 
 class Small(CpuBackend):
-    """This machine or a lesser one, with limits by which small programs are cut like large ones."""
+    """The backend cpu, for a target that is chosen before each compilation. Its limits are low, so that small
+    programs are divided as large ones are.
+    """
 
     name = "fuzz"
     chosen: CpuTarget
@@ -132,7 +141,7 @@ class Small(CpuBackend):
 
 
 def some_target(draw: random.Random) -> CpuTarget:
-    """A target that this machine can run."""
+    """A random target that this machine can run: this machine or an older one, with random limits."""
     base = host_target()
     if draw.random() < 0.3 and base.name in X86_LEVELS:
         names = list(X86_LEVELS)
@@ -165,7 +174,7 @@ def some_target(draw: random.Random) -> CpuTarget:
 
 
 class Latest(dict[str, Any]):
-    """A dictionary that is also kept in a `file`, if one is given: the process may end."""
+    """A dictionary that is also written to `file`, if set, after each change, since the process may crash."""
 
     file: Path | None = None
 
@@ -176,13 +185,15 @@ class Latest(dict[str, Any]):
 
 
 LATEST = Latest()
-"""Of the last compilation: the "target" that was drawn, the "flags", which parameters were to "donate", and
-the "module", where it has more control edges than the case.
+"""The last compilation: the "target" that was chosen, the "flags", the parameters to "donate", and the
+"module", if it has more control edges than that of the case.
 """
 
 
 def loading(target: CpuTarget | None, changes: Mapping[str, Any]) -> str:
-    """A file for `--load` that has `cpu` compile for a target, and with flags, as the fuzzer did."""
+    """The text of a Python file for the option --load, by which `cpu` compiles for this target and with these
+    flags, as the fuzzer did.
+    """
     words = [
         f"--{flags.spellings_of(name)[0]}={','.join(value) if isinstance(value, tuple) else value}"
         for name, value in changes.items()
@@ -220,14 +231,14 @@ def small_client() -> Any:
 
 
 def small(case: Case) -> Any:
-    """An executable for some target."""
+    """Compiles a case for a random target."""
     client = small_client()
     client.backend.chosen = some_target(case.draw)
     return compiled(case, backend=client)
 
 
 class Targets(Oracle):
-    """Machines of other levels, which cut work in other ways, give the same."""
+    """Code for a random target with low limits computes what the interpreter computes."""
 
     name, share = "targets", 0.5
 
@@ -236,7 +247,7 @@ class Targets(Oracle):
 
 
 class Threads(Oracle):
-    """One, two and three threads give the same bits, and so does every run."""
+    """All runs with one, two and three threads give the same bits, which agree with the interpreter."""
 
     name, share = "threads", 0.3
 
@@ -258,7 +269,7 @@ class Threads(Oracle):
 
 
 class PassesOff(Oracle):
-    """Without what can be left out of the pipeline."""
+    """Native code is right if all optional passes are disabled."""
 
     name, share = "passes-off", 0.2
 
@@ -270,8 +281,9 @@ class PassesOff(Oracle):
 
 
 class SomePasses(Oracle):
-    """Without some passes and rules, in another order of instructions, with more control edges, verified
-    after every pass.
+    """Native code is right with random passes and rules disabled, and a random order of instructions.
+
+    Some cases also get more control edges. The module is verified after every pass.
     """
 
     name, share = "some-passes", 0.2
@@ -291,7 +303,7 @@ class SomePasses(Oracle):
 
 
 class EachPass(Oracle):
-    """After every pass the interpreter gives the same."""
+    """The interpreter computes the same after each pass of the CPU pipeline."""
 
     name, share = "each-pass", 0.05
 
@@ -324,7 +336,7 @@ class EachPass(Oracle):
 
 
 class Texts(Oracle):
-    """Checks that the text and the proto of a module are read as the same module."""
+    """The text and the proto of a module are read back as the same module."""
 
     name, share = "text", 0.3
 
@@ -333,7 +345,8 @@ class Texts(Oracle):
 
         text, module = case.module.to_string(print_large_constants=True), case.module
         if any(opcode.startswith("async-") for opcode in case.opcodes):
-            # In short forms the computation has no names; those that the reader invents may take others'.
+            # In short forms the computation has no names. The reader invents some, which may equal existing
+            # names.
             module = parse_hlo(text, exact=True)
             text = module.to_string(print_large_constants=True)
         ways = {"text": parse_hlo(text, exact=True), "proto": proto.read(proto.to_proto(module))}
@@ -347,7 +360,9 @@ class Texts(Oracle):
 
 
 def unequal(a: Module, b: Module) -> str:
-    """Describes the first difference between two modules: names, ops, shapes and operands are compared."""
+    """The first difference between two modules in names, ops, shapes, operands or configuration; "" if there
+    is none.
+    """
     pairs = list(zip(a.computations, b.computations, strict=False))
     if len(a.computations) != len(b.computations):
         return f"{len(b.computations)} computations of {len(a.computations)}"
@@ -366,10 +381,10 @@ def unequal(a: Module, b: Module) -> str:
         for one in x.op.attributes:
             u, v = getattr(x.op, one.name), getattr(y.op, one.name)
             if x.opcode == "map" and u == ():
-                continue  # all dimensions, which the reader writes out
+                continue  # () means all dimensions, and the reader lists them
             if x.opcode == "compare" and one.name == "type":
                 u, v = (kind or implied_type(x.operands[0].shape) for kind in (u, v))
-            if isinstance(u, float):  # protos have single precision
+            if isinstance(u, float):  # protos store floats in single precision
                 u, v = np.float32(u), np.float32(v)
             if one.name not in x.op.computation_fields and one.name != "literal" and u != v:
                 return f"{name}: {one.name} is {v}, was {u}"
@@ -381,7 +396,7 @@ def unequal(a: Module, b: Module) -> str:
 
 
 class Programs(Oracle):
-    """The text of a compiled program, read again, gives the same text and the same bits."""
+    """The text of a compiled program is read back as the same program, whose results are right."""
 
     name, share = "program", 0.12
 
@@ -392,7 +407,8 @@ class Programs(Oracle):
 
         client = small_client()
         target = some_target(case.draw)
-        # What is read is held against the limits of no target: not above those.
+        # The reader checks programs against the default limits, so the limits of the target must not exceed
+        # them.
         line = min(target.limits.line_kernel, Limits().line_kernel)
         client.backend.chosen = target = replace(target, limits=replace(target.limits, line_kernel=line))
         with flags.override(cache_dir="", optimization_level=0):
@@ -413,7 +429,7 @@ class Programs(Oracle):
 
 
 def packed_for(case: Case, target: CpuTarget) -> Any:
-    """The code of a case for a target."""
+    """Compiles a case for a target, as code that is not loaded. Raises Skip if that is not supported."""
     from axla.cpu.compiler import compile_module
     from axla.lowering.donation import row_major_boundary
 
@@ -428,7 +444,10 @@ def packed_for(case: Case, target: CpuTarget) -> Any:
 
 
 class Guarded(Oracle):
-    """Between pages that nobody may touch, with any bytes in fresh memory, a program gives the same bits."""
+    """A program accesses no memory but its own, and no result depends on bytes that it did not write.
+
+    All its memory lies between protected pages, and is filled with different bytes in two runs.
+    """
 
     name, share = "guarded", 0.15
 
@@ -462,8 +481,9 @@ class Guarded(Oracle):
 
 
 class Apart(Oracle):
-    """The ranges of a parallel loop, each run with memory as it was before the loop, write different bytes,
-    and give the same together.
+    """The ranges of a parallel kernel write different bytes and do not depend on each other.
+
+    Each range runs with the memory as it was before the kernel; the combined results must be right.
     """
 
     name, share = "apart", 0.2
@@ -492,7 +512,7 @@ class Apart(Oracle):
 
 
 class Serialized(Oracle):
-    """An executable that was written and read gives the same bits."""
+    """An executable that was serialized and loaded gives the same bits."""
 
     name, share = "serialized", 0.08
 
@@ -506,7 +526,7 @@ class Serialized(Oracle):
 
 
 class Cache(Oracle):
-    """From a cache on disk, and beside twins that differ in one thing, a program gives the same."""
+    """Programs from the cache on disk are right, even if the cache has similar programs and other flags."""
 
     name, share = "cache", 0.15
 
@@ -524,7 +544,7 @@ class Cache(Oracle):
         forget()
 
     def clear(self) -> None:
-        """Empties the folder."""
+        """Deletes the contents of the cache folder."""
         shutil.rmtree(self.folder, ignore_errors=True)
         Path(self.folder).mkdir(mode=0o700, exist_ok=True)
 
@@ -543,7 +563,7 @@ class Cache(Oracle):
             ("donation", case.module, {"donate": tuple(range(len(case.inputs)))[:2]}),
             ("fewer instructions", case.module, {"flags": here | {"cpu_max_isa": "AVX2"}}),
         )))  # fmt: skip
-        free = ("fast math", case.module, {"flags": here | {"fast_math": True}})  # whatever it gives
+        free = ("fast math", case.module, {"flags": here | {"fast_math": True}})  # not compared
         order = [*draw.sample([*ways, free], len(ways) + 1), *draw.sample(ways, len(ways))]
         for what, module, options in order:
             if draw.random() < 0.5:
@@ -558,12 +578,12 @@ class Cache(Oracle):
 
 
 def cache_folder(process: int) -> Path:
-    """Where a process keeps its cache; whoever started it removes that."""
+    """The cache folder of a process; the process that started it deletes the folder."""
     return Path(tempfile.gettempdir()) / f"axla-fuzz-{process}"
 
 
 def forget() -> None:
-    """Drops what this process remembers, so that the disk is asked."""
+    """Empties the cache in the memory of this process, so that the cache on disk is read."""
     from axla.core import cache as store
 
     with store._lock:
@@ -572,7 +592,7 @@ def forget() -> None:
 
 
 class Donated(Oracle):
-    """Arguments that are given away are used up, the others stay what they are; results are right."""
+    """Donated arguments are consumed, the others keep their values, and results are right."""
 
     name, share = "donated", 0.2
 
@@ -602,12 +622,12 @@ class Donated(Oracle):
                 continue
             if why := unlike(np.asarray(array), given):
                 return f"argument {n}, which was not donated, was changed: {why}"
-        again = ran(case, executable, case.inputs)  # arrays of NumPy are never written
+        again = ran(case, executable, case.inputs)  # NumPy arrays must never be written
         return differs(case, again) and "a second run, of NumPy arrays: " + differs(case, again)
 
 
 class Replicas(Oracle):
-    """A program without collectives gives the same on two devices at once."""
+    """A program without collectives computes the same on each of two devices that run at once."""
 
     name, share = "devices", 0.06
 
@@ -622,7 +642,7 @@ class Replicas(Oracle):
         pair = case.draw.choice(((2, 1), (1, 2)))
         executable = compiled(case, num_replicas=pair[0], num_partitions=pair[1])
         other = again_of(case)
-        other.wanted  # noqa: B018  (Skip where its loops have no end)
+        other.wanted  # noqa: B018  (raises Skip if a loop does not end)
         try:
             found = executable.execute_replicated(
                 [case.inputs, other.inputs], deadline=cases.SECONDS, asynchronous=case.draw.random() < 0.5
@@ -637,7 +657,7 @@ class Replicas(Oracle):
 
 
 def again_of(case: Case) -> Case:
-    """The same program for other arguments."""
+    """A case with the same program and changed arguments."""
     draw = case.draw
     inputs = [np.array(a) for a in case.inputs]
     for array in inputs:
@@ -651,7 +671,7 @@ def again_of(case: Case) -> Case:
 
 
 class Devices(Oracle):
-    """A device with a queue: several runs, for other arguments, are in it before anybody waits."""
+    """Queues several runs with different arguments on a device before it waits for any of them."""
 
     backend: ClassVar[str] = ""
 
@@ -663,11 +683,11 @@ class Devices(Oracle):
         executable = compiled(case, backend=self.backend)
         other = again_of(case)
         for one in (case, other):
-            one.wanted  # noqa: B018  (the interpreter works before the device does)
+            one.wanted  # noqa: B018  (before the device is busy)
         rows = [draw.choice((case, other)) for _ in range(draw.randint(2, 5))]
         kept = {len(rows) - 1, *(n for n in range(len(rows)) if draw.random() < 0.5)}
         try:
-            # What is not kept gives its memory back while the queue is busy.
+            # Results that are not kept free their memory while the queue is busy.
             queued = []
             for n, one in enumerate(rows):
                 made = executable.execute(one.inputs, asynchronous=True, deadline=cases.SECONDS * len(rows))
@@ -682,13 +702,13 @@ class Devices(Oracle):
 
 
 class Asynchronous(Devices):
-    """The queue of the CPU."""
+    """Several runs in the queue of the CPU give the right results."""
 
     name, share, backend = "asynchronous", 0.06, "cpu"
 
 
 class OpenCL(Devices):
-    """Programs for OpenCL devices."""
+    """Several runs in the queue of an OpenCL device give the right results."""
 
     name, share, backend = "opencl", 0.06, "opencl"
 
@@ -696,12 +716,15 @@ class OpenCL(Devices):
     def is_there(self) -> bool:
         try:
             return bool(axla.device_put(np.ones(1), axla.Client("opencl").devices[0]))
-        except Exception:  # noqa: BLE001  (no library, no device: not here)
+        except Exception:  # noqa: BLE001  (no library or no device)
             return False
 
 
 class Ptx(Devices):
-    """Programs for NVIDIA GPUs, executed by the machine of the tests behind the driver of CUDA."""
+    """Several runs in the queue of a simulated NVIDIA GPU give the right results.
+
+    The simulator of tests/ptx takes the place of the CUDA driver.
+    """
 
     name, share, backend = "ptx", 0.02, "ptx"
 
@@ -719,7 +742,7 @@ class Ptx(Devices):
 
 
 class StableHlo(Oracle):
-    """Written as StableHLO and read again, a program gives the same."""
+    """A program that was exported to StableHLO and imported again computes the same."""
 
     name, share = "stablehlo", 0.08
 
@@ -743,7 +766,7 @@ class StableHlo(Oracle):
 
 
 class Ahead(Oracle):
-    """Objects that were compiled ahead of time give the same."""
+    """A library that was compiled ahead of time computes what the interpreter computes."""
 
     name, share = "ahead", 0.01
 
@@ -775,7 +798,9 @@ class Ahead(Oracle):
 
 
 def combines(computation: Computation) -> bool:
-    """Whether a computation of two scalars of one type, as reductions call, gives the same in any order."""
+    """Whether the result of a reduction with this computation does not depend on the order. Computations that
+    are not of two scalars of one type are none of reductions: True.
+    """
     root, given = computation.root, computation.parameters
     scalars = len(given) == 2 and all(
         p.shape is root.shape and p.shape == Shape(root.shape.dtype) for p in given
@@ -789,7 +814,7 @@ COMBINING = frozenset({"add", "multiply", "maximum", "minimum", "and", "or", "xo
 
 
 class Xla(Oracle):
-    """XLA:CPU of jaxlib gives the same, for programs without what it has other rules for."""
+    """XLA:CPU computes the same, unless the program uses an op or a value on which it differs by design."""
 
     name, share, peer = "xla", 0.06, True
     types: ClassVar[frozenset[str]] = frozenset(
@@ -835,7 +860,7 @@ class Xla(Oracle):
 
             given = [jax.device_put(a) for a in case.inputs]
             found = [np.asarray(a) for a in executable.execute(given)]
-        except Exception as error:  # noqa: BLE001  (what XLA refuses is not ours)
+        except Exception as error:  # noqa: BLE001  (a program that XLA refuses is not a failure of axla)
             raise Skip(str(error)) from error
         if len(found) != len(case.wanted[0]) or any(
             a.dtype != e.dtype for a, e in zip(found, case.wanted[0], strict=True)
@@ -855,7 +880,7 @@ class Xla(Oracle):
 
 
 def has_other_rules(case: Case) -> str:
-    """Says for what of a case XLA:CPU has rules of its own."""
+    """The reason why XLA:CPU may compute something else for a case by design; "" if there is none."""
     arrays = list(case.inputs)
     for inst in (i for c in case.module.computations for i in c.instructions):
         if isinstance(inst.op, hlo.Constant):
@@ -884,7 +909,7 @@ def has_other_rules(case: Case) -> str:
 
 
 def fuses(module: Module) -> bool:
-    """Whether there is a sum of a product of floats, which XLA:CPU rounds once."""
+    """Whether floats are added to a product, which XLA:CPU may compute with a single rounding."""
     products = (i for c in module.computations for i in c.instructions if isinstance(i.op, hlo.Multiply))
     return any(isinstance(user.op, hlo.Add | hlo.Subtract) for i in products for user in i.users)
 
@@ -895,11 +920,11 @@ PECULIAR = frozenset({
     "ragged-dot", "map", "domain", "reduce-precision", "async-start", "bitcast", "copy-start",
     "set-dimension-size", "dynamic-reshape", "stochastic-convert",
 })  # fmt: skip
-"""Ops that XLA:CPU does not have, or leaves undefined."""
+"""Ops that XLA:CPU does not implement, or whose results it leaves undefined."""
 
 
 class Participants(Oracle):
-    """Collectives give every participant what its group makes, by a model and on two backends."""
+    """Collectives give each participant what a simple model says, on two backends."""
 
     name, share, reduces = "participants", 0.12, False
 

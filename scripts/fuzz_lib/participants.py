@@ -1,4 +1,6 @@
-"""Random programs of several participants, against a model of collectives that shares nothing with axla's."""
+"""Compares random programs of several participants with a model of the collectives that has no code in common
+with axla's.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,7 @@ GRIDS = ((2, 1), (1, 2), (3, 1), (4, 1), (2, 2), (1, 4), (2, 3), (4, 2), (2, 4))
 
 
 def check(draw: random.Random) -> str:
-    """Describes how the results of a random program differ from the model's; "" if they agree."""
+    """The difference between the results of a random program and those of the model; "" if they agree."""
     with flags.override(cache_dir="", optimization_level=draw.choice((0, 1))):
         if draw.random() < 0.35:
             seed = draw.randrange(1 << 30)
@@ -42,7 +44,7 @@ def modelled(draw: random.Random) -> str:
         line, values = _step(draw, grid, name, last, values)
         lines += line
         last = name
-        if draw.random() < 0.5:  # so that members that get nothing, and copies, are told apart
+        if draw.random() < 0.5:  # so that participants without a value differ from copies
             lines += [
                 f"{name}i = s32[{SIZE}] iota(), iota_dimension=0",
                 f"{name}a = {ARRAY} add({last}, {name}i)",
@@ -74,7 +76,9 @@ Values = dict[tuple[int, int], np.ndarray]
 def _step(
     draw: random.Random, grid: tuple[int, int], name: str, x: str, values: Values
 ) -> tuple[list[str], Values]:  # fmt: skip
-    """One collective: its lines, and what every member has then."""
+    """Makes a random collective on the value named `x`. Returns the lines of its instructions, and every
+    participant's values after it.
+    """
     op = draw.choice(
         ("all-reduce", "all-reduce", "started", "reduce-scatter", "all-to-all", "permute", "broadcast")
     )
@@ -147,7 +151,9 @@ def _reduced(name: str, arrays: Sequence[np.ndarray]) -> np.ndarray:
 def _groups(
     draw: random.Random, grid: tuple[int, int], mode: str, size: int = 0
 ) -> tuple[str, list[list[tuple[int, int]]]]:  # fmt: skip
-    """Groups as text, and the members of each in order; `size`: of the groups."""
+    """Random replica groups: their text, and the participants of each group in order. `size` is the size of
+    all groups, 0 for a random one.
+    """
     replicas, partitions = grid
     count = {"replica": replicas, "across": replicas, "partition": partitions}.get(
         mode, replicas * partitions

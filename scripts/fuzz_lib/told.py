@@ -1,5 +1,5 @@
-"""The host function of generated programs. It puts what it gets into the outfeed, so that the order of its
-calls shows there, also to `axla bisect --load`.
+"""The host function of generated programs. It puts its arguments into the outfeed, so that the order of its
+calls is visible there. `axla bisect --load` can load this file.
 """
 
 from __future__ import annotations

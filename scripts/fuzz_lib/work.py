@@ -1,4 +1,6 @@
-"""Processes that make cases and ask oracles. One that crashes or hangs is replaced, and its case is named."""
+"""Processes that make cases and ask oracles. A process that crashes or hangs is replaced, and its case is
+reported.
+"""
 
 from __future__ import annotations
 
@@ -22,29 +24,32 @@ import numpy as np
 
 from . import oracles
 
-_SPAWN = multiprocessing.get_context("spawn")  # never fork: LLVM's state is not to be shared
+_SPAWN = multiprocessing.get_context("spawn")  # not fork: processes must not share LLVM's state
 BATCH = 8
-"""Cases that a process is given at once."""
+"""The number of cases that a process gets at once."""
 CPU_SECONDS = 60.0
-"""Of one oracle on one case: more is a hang. One that waits and computes next to nothing has WALL_SECONDS, in
-which this process was not stopped either: a busy machine makes no hang.
+"""The processor time that one oracle may use for one case; a process that uses more hangs. So does one that
+waits for WALL_SECONDS and computes next to nothing. Time in which this process was stopped, too, is not
+counted, so that a busy machine causes no failure.
 """
 WALL_SECONDS = 400.0
 
 ENDED, BY_FORCE = "the process ended", "by force"
-"""How failures begin that have no message, and what follows where a process did not end itself."""
+"""The beginning of the message of a failure whose process ended, and what follows it if the process was
+killed.
+"""
 
 
 @dataclass(frozen=True)
 class Task:
     seeds: tuple[str, ...]
-    oracles: tuple[str, ...]  # asked of every case; none: all there are, each as often as it says
+    oracles: tuple[str, ...]  # asked about every case; (): all, each with its share
     coverage: bool = False
 
 
 @dataclass
 class Failure:
-    """`inputs` are those of `text`; a crash has neither."""
+    """A failure of a case. `inputs` are the arguments of the program `text`; both are empty for a crash."""
 
     seed: str
     oracle: str
@@ -55,7 +60,7 @@ class Failure:
 
     @property
     def signature(self) -> str:
-        """Equal for failures that are likely the same."""
+        """A text that is equal for failures with probably the same cause."""
         return f"{self.oracle} {_PARTICULAR.sub('#', headline(self.why))[:80]}"
 
 
@@ -63,7 +68,7 @@ _PARTICULAR = re.compile(r"%?[-a-z_.A-Z0-9]*[0-9][-a-z_.A-Z0-9]*")
 
 
 def headline(why: str) -> str:
-    """The line that says what went wrong: of a traceback, that of the exception."""
+    """The line of a message that names the fault: the first one or, of a traceback, that of the exception."""
     lines = why.strip().splitlines() or [""]
     if not lines[0].startswith("Traceback"):
         return lines[0]
@@ -72,7 +77,7 @@ def headline(why: str) -> str:
 
 @dataclass
 class Report:
-    """The outcome of a batch. `asked`, `skipped`, `seconds`: by oracle."""
+    """The outcome of a batch. `asked`, `skipped` and `seconds` have a number for each oracle."""
 
     cases: int = 0
     made: Counter[str] = field(default_factory=Counter)
@@ -96,7 +101,9 @@ class Report:
 
 
 def serve(pipe: Connection) -> None:
-    """Runs a process: it says where it is, and gives reports, until the pipe closes."""
+    """Runs a worker process: it receives tasks, and sends its position and its reports, until the pipe is
+    closed.
+    """
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     os.environ["AXLA_CACHE_DIR"] = ""
     import axla  # noqa: F401
@@ -126,7 +133,7 @@ def serve(pipe: Connection) -> None:
 
 
 def one(seed: str, task: Task, report: Report, tell: Any = lambda seed, oracle: None) -> None:
-    """Makes a case, and asks the oracles about it."""
+    """Makes a case and asks the oracles about it. Calls `tell(seed, stage)` before each stage."""
     from . import cases, coverage
 
     tell(seed, "making")
@@ -138,7 +145,7 @@ def one(seed: str, task: Task, report: Report, tell: Any = lambda seed, oracle: 
     except cases.Skip:
         report.skipped["interpreter"] += 1
         return
-    except Exception:  # noqa: BLE001  (a failure like others)
+    except Exception:  # noqa: BLE001  (any error is a failure)
         report.failures.append(Failure(seed, "interpreter", traceback.format_exc(limit=-6)))
         return
     finally:
@@ -149,7 +156,8 @@ def one(seed: str, task: Task, report: Report, tell: Any = lambda seed, oracle: 
         coverage.counts["ops"].update(case.opcodes)
         coverage.counts["families"][case.family] += 1
     for name in task.oracles or oracles.ORACLES:
-        # Whether it is asked is drawn apart: named, as `--case` and the reducer do, it draws the same.
+        # Another generator decides whether the oracle is asked, so that the oracle's random choices are the
+        # same if it is named, as by `--oracle` and by the reducer.
         oracle, draw = oracles.ORACLES[name], random.Random(f"{seed} {name}")
         if (
             (not task.oracles and random.Random(f"{seed} {name} share").random() >= oracle.share)
@@ -166,7 +174,7 @@ def one(seed: str, task: Task, report: Report, tell: Any = lambda seed, oracle: 
         except cases.Skip:
             report.skipped[name] += 1
             continue
-        except Exception:  # noqa: BLE001  (what oracles do not expect is a failure)
+        except Exception:  # noqa: BLE001  (any error is a failure)
             why = traceback.format_exc(limit=-8)
         finally:
             report.seconds[name] += time.process_time() - begin  # type: ignore[assignment]
@@ -177,7 +185,7 @@ def one(seed: str, task: Task, report: Report, tell: Any = lambda seed, oracle: 
 
 
 def used(pid: int) -> float:
-    """Seconds of processor time of a process."""
+    """The processor time that a process has used, in seconds."""
     try:
         numbers = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
@@ -214,7 +222,9 @@ class Worker:
 
 
 def reports(tasks: Iterator[Task], jobs: int) -> Iterator[Report]:
-    """The reports of tasks, as long as there are any; of a process that ends, one with a failure."""
+    """Yields the reports of all tasks, from `jobs` processes. If a process ends, its report has the
+    failure.
+    """
     workers = [Worker() for _ in range(jobs)]
     try:
         while True:

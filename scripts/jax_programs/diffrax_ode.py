@@ -1,4 +1,6 @@
-"""Diffrax: predators and prey from many starts, the fit of their rates by gradients, and a stiff system."""
+"""Diffrax: predator-prey equations from many starts, a fit of their rates by gradients, and a stiff
+system.
+"""
 
 import diffrax
 import jax

@@ -1,4 +1,4 @@
-"""Equinox: a recurrent network tells spirals that turn left from those that turn right."""
+"""Equinox: a recurrent network that distinguishes left-handed from right-handed spirals."""
 
 import equinox as eqx
 import jax

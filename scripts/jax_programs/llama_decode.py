@@ -1,4 +1,6 @@
-"""A decoder shaped like Llama, with random weights: a prompt at once, then word by word with a KV cache."""
+"""A decoder shaped like Llama, with random weights: first a whole prompt, then token by token with a KV
+cache.
+"""
 
 import functools
 
@@ -34,7 +36,7 @@ def normalize(x, scale):
 
 
 def turn(x, places):
-    """Rotary embedding: pairs of channels turn with their place."""
+    """Rotary embedding: rotates pairs of channels by an angle that depends on the position of the token."""
     angles = places[:, None] * 10000.0 ** (-jnp.arange(0, SIZE, 2) / SIZE)
     cos, sin = jnp.cos(angles)[:, None], jnp.sin(angles)[:, None]
     a, b = jnp.split(x, 2, axis=-1)
@@ -43,7 +45,9 @@ def turn(x, places):
 
 @functools.partial(jax.jit, donate_argnums=1)
 def forward(params, cache, tokens, start):
-    """The word that follows the tokens, which stand at `start`, and the cache with their keys and values."""
+    """Returns the token after `tokens`, the first of which is at position `start`, and the cache with their
+    keys and values.
+    """
     places = start + jnp.arange(tokens.shape[0])
     seen = jnp.arange(CONTEXT)[None] <= places[:, None]
     x, new = params["words"][tokens], []

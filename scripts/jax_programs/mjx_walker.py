@@ -1,4 +1,4 @@
-"""MuJoCo MJX: walkers with four legs fall on the ground and move their joints, many at once."""
+"""MuJoCo MJX: many four-legged walkers at once, which fall on the ground and move their joints."""
 
 import jax
 import jax.numpy as jnp

@@ -1,4 +1,4 @@
-"""JAX MD: a Lennard-Jones fluid with lists of neighbours, at constant temperature and energy."""
+"""JAX MD: a Lennard-Jones fluid with neighbour lists, at constant temperature and at constant energy."""
 
 import jax
 import jax.numpy as jnp

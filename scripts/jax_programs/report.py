@@ -1,9 +1,9 @@
 """`python report.py PROGRAM.py` runs a JAX program and prints its report as one line of JSON.
 
-The program prints a line of JSON of its own at its end: its name, its results, their tolerances, and seconds
-of first calls and of later ones (`Timer`). To that the line printed here adds, for the whole process:
-seconds in the compiler behind JAX, in tracing and in lowering as JAX reports them, seconds of wall clock and
-of processors, and peak memory. The program is run unmodified and does not notice.
+The program itself prints a JSON line at its end: its name, results, tolerances, and the seconds of first
+calls and of later calls (`Timer`). The report adds, for the whole process: the seconds of compilation,
+tracing and lowering as JAX reports them, wall-clock and processor seconds, and peak memory. The program is
+not modified.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ EVENTS = {
 
 
 class Timer:
-    """Calls functions, and sums the seconds of their first calls and the medians of their later ones."""
+    """Calls functions, and adds up the seconds of first calls and the medians of later calls."""
 
     def __init__(self) -> None:
         self.first_s = self.run_s = 0.0
@@ -47,7 +47,9 @@ def _timed(call: Callable[..., Any], arguments: tuple[Any, ...]) -> tuple[Any, f
 
 
 def finish(name: str, timer: Timer, results: dict[str, Any], rtol: float, atol: float = 0.0) -> None:
-    """Prints the program's line: results are numbers or arrays, equal on two sides within the tolerances."""
+    """Prints the program's line. Results are numbers or arrays, which must agree on both sides within the
+    tolerances.
+    """
     import numpy as np
 
     values = {key: np.asarray(value, np.float64).ravel().tolist() for key, value in results.items()}

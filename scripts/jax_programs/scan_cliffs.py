@@ -1,8 +1,8 @@
-"""Loops of many small operations, where XLA's CPU backend falls off a cliff: it starts each operation apart.
+"""Loops of many small operations, in which XLA's CPU backend becomes slow since it starts each operation on
+its own.
 
 Cases named `cliff` are scans that carry many scalars, and their gradients: XLA takes ten times as long per
-scalar as in scans that carry a few. The others are small loops beside the cliff, and loops of users'
-simulations.
+scalar as in scans that carry a few. The other cases are smaller loops, and loops of users' simulations.
 """
 
 import jax
@@ -19,7 +19,7 @@ def case(name, call, *arguments):
 
 
 def chain(count, steps):
-    """A chain of scalars, each driven by the one before it."""
+    """A chain of scalars; each is driven by the one before it."""
 
     def total(start, inputs):
         def step(state, u):
@@ -37,10 +37,11 @@ def chain(count, steps):
 
 
 def filters(leaves, steps):
-    """Gaussian filters of two levels, the upper for how volatile the lower one is: dictionaries of scalars.
+    """Gaussian filters of two levels; the upper one estimates the volatility of the lower one. Their states
+    are dictionaries of scalars.
 
-    Each level has six of them, so the loop carries `leaves` scalars. The result is the mean surprise of
-    inputs.
+    The loop carries `leaves` scalars: six for each level of each filter. The result is the mean surprise of
+    the inputs.
     """
     count = leaves // 12
     names = ("mean", "precision", "expected_mean", "expected_precision", "effective_precision", "error")
@@ -82,7 +83,9 @@ def filters(leaves, steps):
 
 
 def orbits(bodies=3, steps=2000):
-    """Planets by leapfrog: value and gradient of an observable, as of transit times."""
+    """Planets, integrated by leapfrog: the value and the gradient of an observable, as in fits of transit
+    times.
+    """
     random = np.random.default_rng(0)
     masses = jnp.asarray([1.0] + [1e-3] * (bodies - 1))
     places = jnp.asarray(np.stack([[i * 1.7 * np.cos(i), i * 1.7 * np.sin(i), 0.0] for i in range(bodies)]))
@@ -108,7 +111,7 @@ def orbits(bodies=3, steps=2000):
 
 
 def neuron(compartments=40, steps=1000):
-    """A cable of Hodgkin and Huxley: channels of each compartment, and a tridiagonal solve in each step."""
+    """A Hodgkin-Huxley cable: ion channels in each compartment, and a tridiagonal solve in each step."""
 
     def spikes(conductance):
         def step(state, t):
@@ -137,13 +140,13 @@ def neuron(compartments=40, steps=1000):
 
 
 def rotations(steps=10000):
-    """A rotation of three dimensions that is carried on, in double precision."""
+    """A rotation of three dimensions that is applied again in each step, in double precision."""
     turn = np.linalg.qr(np.random.default_rng(0).standard_normal((3, 3)))[0]
     return lambda start: jax.lax.fori_loop(0, steps, lambda _, x: x @ turn, start), jnp.eye(3)
 
 
 def writes(size=100_000):
-    """One element of a long array is written per step: the array must not be copied."""
+    """Each step writes one element of a long array, which must not be copied."""
 
     def fill(start):
         return jax.lax.fori_loop(1, size, lambda i, a: a.at[i].set(0.5 * a[i - 1] + i), start)

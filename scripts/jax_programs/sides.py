@@ -1,4 +1,6 @@
-"""Programs under stock JAX and under axla: each run is a process of its own, in turn; medians count."""
+"""Runs programs under stock JAX and under axla, alternately, each run in a process of its own; medians
+count.
+"""
 
 from __future__ import annotations
 
@@ -28,12 +30,12 @@ for _name in ("compare", "report", "sides"):
     PROGRAMS.pop(_name, None)
 SIDES = ("stock", "axla")
 _ERROR = re.compile(r"[\w.]*(Error|Exception|Exit|Interrupt|Failure)\b")
-COMPILE = "backend_s"  # seconds in the compiler behind JAX, as JAX reports them
+COMPILE = "backend_s"  # seconds of compilation, as JAX reports them
 
 
 @dataclass
 class Case:
-    """The output of one program, or of one case of it, in the runs of one side."""
+    """The output of a program, or of one of its cases, in all runs of one side."""
 
     runs: list[dict[str, Any]] = field(default_factory=list)
 
@@ -43,7 +45,7 @@ class Case:
 
 @dataclass
 class Program:
-    """All runs of a program: its cases by side, what its processes took, and how they failed."""
+    """All runs of a program: its cases by side, the time and memory of its processes, and their failures."""
 
     name: str
     cases: dict[str, dict[str, Case]] = field(default_factory=dict)
@@ -57,7 +59,7 @@ class Program:
         return self.processes["axla"].median(key) / self.processes["stock"].median(key)
 
     def difference(self) -> float:
-        """The largest difference between results of the two sides, in units of what is tolerated."""
+        """The largest difference between results of both sides, divided by the tolerance."""
         return max(
             difference(case["stock"].runs[0], run)
             for case in self.cases.values()
@@ -66,7 +68,7 @@ class Program:
 
 
 def difference(wanted: dict[str, Any], found: dict[str, Any]) -> float:
-    """The largest difference between the results of two runs, in units of what is tolerated."""
+    """The largest difference between the results of two runs, divided by the tolerance."""
     sizes = [{key: len(values) for key, values in line["results"].items()} for line in (wanted, found)]
     if sizes[0] != sizes[1]:
         return math.inf
@@ -81,7 +83,7 @@ def difference(wanted: dict[str, Any], found: dict[str, Any]) -> float:
 
 @functools.cache
 def _installed() -> tempfile.TemporaryDirectory[str]:
-    """A folder that says, on Python's path, what an installed axla says: where JAX finds its plugin."""
+    """A folder for the Python path with the metadata of an installed axla, by which JAX finds its plugin."""
     points = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"]["jax_plugins"]
     folder = tempfile.TemporaryDirectory()
     record = Path(folder.name) / "axla-0.dist-info"
@@ -93,7 +95,7 @@ def _installed() -> tempfile.TemporaryDirectory[str]:
 
 
 def environment(side: str) -> dict[str, str]:
-    """A side's environment. axla's compiled code is not kept, so that it is compiled in each run."""
+    """The environment variables of a side. The cache of axla is off, so that each run compiles."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("AXLA_", "JAX_"))}
     paths = [str(ROOT / "src"), _installed().name, *filter(None, [os.environ.get("PYTHONPATH")])]
     platform = {"stock": "cpu", "axla": "axla"}[side]
@@ -101,7 +103,7 @@ def environment(side: str) -> dict[str, str]:
 
 
 def run(program: Program, side: str, python: str, limit: float) -> str:
-    """Runs a program once, adds what it printed, and says in a line how it went."""
+    """Runs a program once, adds its output to `program`, and returns a line about the run."""
     command = [python, str(REPORT), str(PROGRAMS[program.name])]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=limit, env=environment(side))
@@ -111,7 +113,7 @@ def run(program: Program, side: str, python: str, limit: float) -> str:
     lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
     if done.returncode or not lines or "wall_s" not in lines[-1]:
         said = [line for line in done.stderr.splitlines() if line.strip()] or ["no output"]
-        errors = [line for line in said if _ERROR.match(line)]  # JAX adds lines after the exception's
+        errors = [line for line in said if _ERROR.match(line)]  # JAX adds lines after that of the exception
         program.failures[side] = f"exit code {done.returncode}: {(errors or said)[-1][:200]}"
         return program.failures[side]
     *cases, process = lines
@@ -125,7 +127,7 @@ def run(program: Program, side: str, python: str, limit: float) -> str:
 def measure(
     names: Iterable[str], python: str = sys.executable, repeats: int = 1, limit: float = 600
 ) -> list[Program]:
-    """Runs the programs on both sides, in turn; the side that begins changes from round to round."""
+    """Runs the programs on both sides alternately; the order of the sides changes from round to round."""
     programs = [Program(name) for name in names]
     for turn in range(repeats):
         for program in programs:
@@ -137,5 +139,5 @@ def measure(
 
 
 def mean(ratios: Iterable[float]) -> float:
-    """The geometric mean."""
+    """The geometric mean of the ratios."""
     return math.exp(statistics.fmean(map(math.log, ratios)))

@@ -1,4 +1,4 @@
-"""Optimistix and Lineax: curves fitted by Levenberg and Marquardt, a minimum, a root, linear systems."""
+"""Optimistix and Lineax: curve fits by Levenberg-Marquardt, a minimum, a root, linear systems."""
 
 import jax
 import jax.numpy as jnp
@@ -36,7 +36,7 @@ def valley(start):
 
 @jax.jit
 def root(temperatures):
-    """Profiles of temperature in a rod that radiates."""
+    """The temperature profiles of a rod that radiates heat."""
 
     def balance(x, ends):
         x = jnp.concatenate([ends[:1], x, ends[1:]])

@@ -1,4 +1,4 @@
-"""The files of JAX's tests that axla is measured with, and in which settings."""
+"""The files of JAX's tests that axla runs, and their settings."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from dataclasses import dataclass
 
 TAG = "jax-v0.10.2"
 SETTINGS = ("x32", "x64")
-"""JAX_ENABLE_X64=0 and 1."""
+"""JAX_ENABLE_X64=0 and JAX_ENABLE_X64=1."""
 
 
 @dataclass(frozen=True)
 class Line:
-    """Files that have one aim: the pooled percentage, and that of the worst file."""
+    """Files with a common goal: a percentage for all their cases, and one for the worst file."""
 
     name: str
     files: tuple[str, ...]
     pooled: float = 0.0
     worst: float = 0.0
-    devices: int = 0  # set for all its files; 0: as many as a file asks for
+    devices: int = 0  # for all its files; 0: as many as a file requests
 
 
 LINES = (
@@ -54,6 +54,6 @@ def line_of(file: str) -> Line:
 
 
 def file_name(given: str) -> str:
-    """`api`, `api_test.py` and `tests/api_test.py` are the file `api_test`."""
+    """The name of a test file: `api`, `api_test.py` and `tests/api_test.py` all become `api_test`."""
     name = given.rpartition("/")[2].removesuffix(".py")
     return name if name.endswith("_test") else f"{name}_test"

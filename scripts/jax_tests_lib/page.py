@@ -1,4 +1,4 @@
-"""docs/jax-tests.md, from the records."""
+"""Writes docs/jax-tests.md, from the records."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ COLUMNS = (
 
 
 def percent(passed: int, cases: int) -> str:
-    """Rounded down: 100.00 is all."""
+    """The percentage, rounded down, so that 100.00 means all cases."""
     return f"{passed * 10000 // cases / 100:.2f}" if cases else "-"
 
 
@@ -116,7 +116,7 @@ def _aim(line: Line, some: Sequence[Comparison]) -> str:
 
 
 def _failures(some: Sequence[Comparison]) -> Iterable[str]:
-    """The cases that do not pass, by reason."""
+    """Yields the lines about the cases that do not pass, by reason."""
     groups: dict[str, dict[tuple[str, str], dict[str, str]]] = defaultdict(lambda: defaultdict(dict))
     for c in some:
         for case, outcome in c.wrong().items():

@@ -1,4 +1,4 @@
-"""Why cases of JAX's tests fail on axla: what is known about them."""
+"""Known reasons why cases of JAX's tests fail on axla."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from jax_tests_lib.records import Outcome
 
 UNEXPLAINED = "not explained yet"
 
-# Regular expressions for the case (file, class and test) and for what it says, and the reason. The first that
-# fits counts.
+# Rows: regular expressions for the case (file, class and test) and for its message, and the reason. The first
+# row that matches counts.
 KNOWN: list[tuple[str, str, str]] = [
     (
         "test_jit_lower_cost_analysis", "C API",

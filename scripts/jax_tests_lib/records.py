@@ -1,4 +1,4 @@
-"""The outcomes, case by case: a file of JSON lines for each file of tests, setting and platform."""
+"""The outcomes of cases: a file of JSON lines for each test file, setting and platform."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any
 
 PASSED, FAILED, SKIPPED, CRASHED, LATE = "passed", "failed", "skipped", "crashed", "timeout"
 MISSING = "missing"
-"""Of a case that the file has on stock only."""
+"""The outcome of a case that the file has only on the stock platform."""
 NOT_RUN = "not run"
 
 
 @dataclass(frozen=True)
 class Run:
-    """A file of tests in one setting on one platform."""
+    """A test file in one setting on one platform."""
 
     file: str
     setting: str
@@ -37,11 +37,11 @@ class Outcome:
 
 @dataclass
 class Record:
-    """The lines of a run; the last one of a case counts."""
+    """The lines of a run. If a case has several lines, the last one counts."""
 
-    cases: list[str] | None = None  # None: not known
+    cases: list[str] | None = None  # None: not known yet
     outcomes: dict[str, Outcome] = field(default_factory=dict)
-    lost: list[str] = field(default_factory=list)  # why processes ended while no case ran
+    lost: list[str] = field(default_factory=list)  # the reasons why processes ended while no case ran
     error: str = ""  # why the file cannot be imported
 
     def add(self, line: dict[str, Any]) -> None:
@@ -82,12 +82,12 @@ def append(path: Path, line: dict[str, Any]) -> None:
 
 @dataclass(frozen=True)
 class Comparison:
-    """The cases of a file in a setting that pass on stock, and what axla makes of them."""
+    """The cases of a file in a setting that pass on the stock platform, and their outcomes on axla."""
 
     file: str
     setting: str
     found: dict[str, Outcome]
-    lost: int  # processes of axla that ended badly between cases
+    lost: int  # the number of processes on axla that crashed between cases
     stock_is_full: bool
 
     def count(self, *kinds: str) -> int:
@@ -98,7 +98,9 @@ class Comparison:
 
 
 def compare(file: str, setting: str, results: Path) -> Comparison | None:
-    """None where axla has no record. A case that stock did not run counts as one that passes there."""
+    """Compares the records of both platforms; None if axla has no record. A case that stock did not run
+    counts as one that passes there.
+    """
     path = Run(file, setting, "axla").path(results)
     if not path.exists():
         return None

@@ -1,4 +1,4 @@
-"""Runs a file of tests in a process of its own, and starts another one where that crashes or hangs."""
+"""Runs a test file in a process of its own, and starts another process if one crashes or hangs."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ HERE = Path(__file__).resolve().parent
 SOURCE = HERE.parents[1] / "src"
 NOT_INHERITED = ("XLA_FLAGS", "PYTEST_ADDOPTS", "JAX_COMPILATION_CACHE_DIR", "JAX_NUM_CPU_DEVICES")
 GOOD_EXITS = (0, 1, 2, 5)
-"""Of pytest: all passed, some failed, not collected (or interrupted), nothing to do."""
+"""Exit codes of pytest: all passed, some failed, interrupted or not collected, nothing to run."""
 POLL = 0.2
 AT_EXIT = 60.0
-"""Seconds that a process has to end after its last case."""
+"""The seconds within which a process must end after its last case."""
 
 
 @dataclass(frozen=True)
 class Places:
-    """Where things are, and how long they may take."""
+    """The paths and the time limits of the runs."""
 
     checkout: Path
     results: Path
     python: str
-    limit: float  # seconds for a file
+    limit: float  # seconds per file
     case_limit: float
 
 
@@ -60,7 +60,7 @@ def ended(code: int) -> str:
 
 
 def kill(process: subprocess.Popen[bytes]) -> None:
-    """Ends a process with all that it started. First it may print where its threads are, into the log."""
+    """Kills a process and its children. Before, it may print the stacks of its threads into the log."""
     if process.poll() is None:
         process.send_signal(signal.SIGABRT)
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -72,19 +72,19 @@ def kill(process: subprocess.Popen[bytes]) -> None:
 
 @dataclass
 class FileRun:
-    """A run that is under way. Its record is on the disk: it can be stopped at any time, and goes on."""
+    """A run in progress. Its record is on disk, so that it can be stopped at any time and continued."""
 
     run: Run
     places: Places
-    done: set[str]  # cases that are not to be run, or not any more
+    done: set[str]  # cases that have run, or are not to be run
     counts: Counter[str] = field(default_factory=Counter)
-    lost: list[str] = field(default_factory=list)  # why processes ended while no case ran
-    case: str = ""  # that runs
-    left: int | None = None  # cases; None: not known yet
+    lost: list[str] = field(default_factory=list)  # the reasons why processes ended while no case ran
+    case: str = ""  # the running case
+    left: int | None = None  # the number of cases left; None: not known yet
     stopped: threading.Event = field(default_factory=threading.Event)
 
     def go(self) -> None:
-        """Starts processes until all cases are done, the time is over, or a process comes to nothing."""
+        """Starts processes until all cases are done, the time is over, or a process finishes no case."""
         self.record = self.run.path(self.places.results)
         end = time.monotonic() + self.places.limit
         with tempfile.TemporaryDirectory() as folder:
@@ -95,7 +95,7 @@ class FileRun:
                     return
 
     def process(self, done: Path, end: float) -> None:
-        """One process."""
+        """Starts one process and watches it."""
         done.write_text(json.dumps(sorted(self.done)))
         self.record.touch()
         places = self.places
@@ -113,7 +113,7 @@ class FileRun:
                 kill(process)
 
     def watch(self, process: subprocess.Popen[bytes], lines: TextIO, end: float) -> None:
-        """Follows the record until the process is gone; what it leaves undone is written there."""
+        """Reads the record until the process has ended; adds an outcome for the case that it left."""
         finished, self.case, heard = False, "", time.monotonic()
         while True:
             gone = process.poll() is not None
@@ -134,7 +134,7 @@ class FileRun:
             self.end(CRASHED, why, f"{why} at its exit" if finished else why)
 
     def take(self, line: dict[str, Any]) -> bool:
-        """Notes a line of the record; whether it is the last one of a process."""
+        """Takes over a line of the record; returns whether it is the last line of a process."""
         if "cases" in line:
             self.left = sum(case not in self.done for case in line["cases"])
         elif "begin" in line:
@@ -147,7 +147,9 @@ class FileRun:
         return "finished" in line
 
     def end(self, kind: str, why: str, lost: str) -> None:
-        """A process has ended, or will be: the outcome of the case that ran, or that there was none."""
+        """Records that a process has ended or will be killed: the outcome of the running case, or that no
+        case ran.
+        """
         if self.case:
             line = {"case": self.case, "outcome": kind, "seconds": 0.0, "why": why}
             self.take(line)

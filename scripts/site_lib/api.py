@@ -1,7 +1,7 @@
 """The public names of a module, with signatures and docstrings, as Markdown.
 
-They are read from the source: nothing that a module needs (JAX, TensorFlow, gRPC) has to be installed.
-Docstrings are Markdown.
+They are read from the source, so that the packages which a module needs (JAX, TensorFlow, gRPC) need not be
+installed. Docstrings are Markdown.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ DEFINED = (*FUNCTIONS, ast.ClassDef)
 
 @dataclass(frozen=True)
 class Definition:
-    """Where a name is defined: a statement of a file, and the text of the docstring."""
+    """The definition of a name: its file, its statement, and the text of its docstring."""
 
     path: Path
     node: ast.stmt
@@ -40,7 +40,9 @@ def tree_of(path: Path) -> ast.Module:
 
 
 def statements(body: list[ast.stmt]) -> Iterator[tuple[ast.stmt, str]]:
-    """Statements with the string that follows them: a variable's docstring. Those of `if` and `try` too."""
+    """Yields each statement with the string after it, which is the docstring of a variable; statements in
+    `if` and `try` too.
+    """
     for node, behind in zip(body, [*body[1:], None], strict=True):
         text = ""
         if isinstance(behind, ast.Expr) and isinstance(behind.value, ast.Constant):
@@ -51,7 +53,7 @@ def statements(body: list[ast.stmt]) -> Iterator[tuple[ast.stmt, str]]:
 
 
 def names_of(node: ast.stmt) -> list[str]:
-    """The names that a statement gives a value."""
+    """The names that a statement defines or assigns."""
     if isinstance(node, DEFINED):
         return [node.name]
     targets = (
@@ -69,7 +71,9 @@ def is_overload(node: ast.stmt) -> bool:
 
 
 def definition(module: str, name: str) -> Definition | None:
-    """The definition of a module's name, followed through imports; None where it is not to be read off."""
+    """The definition of a name of a module, also if it is imported from another one; None if the source does
+    not show it.
+    """
     path = path_of(module)
     if path is None:
         return None
@@ -86,7 +90,7 @@ def definition(module: str, name: str) -> Definition | None:
 
 
 def public_names(module: str) -> list[str]:
-    """`__all__`, or what a module without one defines."""
+    """The names in `__all__`; without it, those that the module defines."""
     path = path_of(module)
     assert path is not None, module
     for node in tree_of(path).body:
@@ -97,7 +101,7 @@ def public_names(module: str) -> list[str]:
 
 
 def markdown(doc: str) -> str:
-    """A docstring as Markdown: stars and underscores outside of code are themselves."""
+    """A docstring as Markdown: stars and underscores outside of code are escaped."""
     return "\n".join(line if line.startswith("    ") else plain(line) for line in doc.splitlines())
 
 
@@ -107,7 +111,7 @@ def plain(line: str) -> str:
 
 
 def signature(node: ast.FunctionDef | ast.AsyncFunctionDef, bound: bool) -> str:
-    """The arguments of a function, without `self`, and what it gives."""
+    """The parameters of a function, without `self`, and its result."""
     arguments = node.args
     if bound:
         first = arguments.posonlyargs or arguments.args
@@ -132,8 +136,8 @@ def link(path: Path, name: str) -> str:
 
 
 def members(node: ast.ClassDef) -> Iterator[str]:
-    """The documentation of the members of a class: fields, properties and methods that are public and say
-    what they are.
+    """Yields the documentation of the public members of a class that have a docstring: fields, properties and
+    methods.
     """
     for inner, behind in statements(node.body):
         names = [name for name in names_of(inner) if not name.startswith("_")]
@@ -155,7 +159,7 @@ def members(node: ast.ClassDef) -> Iterator[str]:
 
 
 def entry(module: str, name: str) -> str:
-    """A public name as a directive of Sphinx."""
+    """The documentation of a public name, as a directive of Sphinx."""
     found = definition(module, name)
     if found is None:
         return read_from_object(module, name)
@@ -174,7 +178,9 @@ def entry(module: str, name: str) -> str:
 
 
 def read_from_object(module: str, name: str) -> str:
-    """A module, or a name that is bound to a method of an object: what it is, is asked."""
+    """The documentation of a module, or of a name that is bound to a method of an object. It is read from the
+    imported object.
+    """
     value = getattr(importlib.import_module(module), name)
     doc = markdown(inspect.getdoc(value) or "")
     if inspect.ismodule(value):
@@ -183,7 +189,7 @@ def read_from_object(module: str, name: str) -> str:
 
 
 def page(module: str, *others: str) -> str:
-    """The docstring of a module, and its public names, but for those that it shares with other modules."""
+    """The docstring of a module and its public names, without those that the modules `others` have too."""
     path = path_of(module)
     assert path is not None
     elsewhere: dict[str, str] = {}

@@ -1,4 +1,4 @@
-"""The command line as Markdown, from its own parsers."""
+"""The command line as Markdown, from its argument parsers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def row(action: argparse.Action) -> str:
 
 
 def verb(name: str, parser: argparse.ArgumentParser, about: str) -> str:
-    """A verb: what it does, examples, arguments and options."""
+    """The documentation of a verb: description, examples, arguments and options."""
     rows = [
         row(action)
         for action in parser._actions

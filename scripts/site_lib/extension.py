@@ -1,4 +1,4 @@
-"""Sphinx's extension of the site: pages of source files, parts of pages that are made, the colours of HLO."""
+"""The Sphinx extension of the site: pages of source files, generated parts of pages, highlighting of HLO."""
 
 from __future__ import annotations
 

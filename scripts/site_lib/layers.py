@@ -1,4 +1,4 @@
-"""The picture of the layers, from the contracts that `lint-imports` checks."""
+"""The figure of the layers, from the contract that `lint-imports` checks."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ ROW, WIDTH, NAME = 26, 760, 250
 
 
 def layers() -> list[list[str]]:
-    """Highest first; those of a row do not import each other."""
+    """The rows of the layers, highest first. The packages of a row do not import each other."""
     told = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     contract = next(c for c in told["tool"]["importlinter"]["contracts"] if c["type"] == "layers")
     return [[name.strip() for name in row.split("|")] for row in contract["layers"]]
 
 
 def about(name: str) -> str:
-    """The first clause of a package's docstring."""
+    """The first clause of the docstring of a package."""
     path = path_of(f"axla.{name}")
     doc = ast.get_docstring(tree_of(path)) if path else None
     first = " ".join((doc or "").split("\n\n")[0].split()).split(". ")[0].rstrip(".")
@@ -46,7 +46,7 @@ def picture() -> str:
 
 
 def listed() -> str:
-    """The same as a table, with links to the packages."""
+    """The layers as a table, with links to the packages."""
     lines = ["| layer | what it is |", "| --- | --- |"]
     for row in layers():
         for name in row:

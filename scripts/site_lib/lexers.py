@@ -1,4 +1,4 @@
-"""Colours for the languages of compilers that pygments does not know: HLO, MLIR and messages of protobuf."""
+"""Highlighting for languages that pygments does not know: HLO, MLIR and text protos."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ _COMMON = [
     (r"\s+", Text),
     (r"[=:<>+*/-]+", Operator),
     (r"[^\w\s]", Punctuation),
-    (r"\w", Number),  # of sizes such as 3x3 and 1_1
+    (r"\w", Number),  # sizes such as 3x3 and 1_1
 ]
 
 
 class Hlo(RegexLexer):
-    """`ROOT sum = f32[4] add(product, y)`"""
+    """The lexer of HLO text: `ROOT sum = f32[4] add(product, y)`."""
 
     name = "HLO"
     tokens = {
@@ -33,7 +33,7 @@ class Hlo(RegexLexer):
 
 
 class Mlir(RegexLexer):
-    """`%0 = stablehlo.add %x, %y : tensor<4xf32>`"""
+    """The lexer of MLIR text: `%0 = stablehlo.add %x, %y : tensor<4xf32>`."""
 
     name = "MLIR"
     tokens = {
@@ -50,7 +50,7 @@ class Mlir(RegexLexer):
 
 
 class TextProto(RegexLexer):
-    """`feed { id { node_name: "x" } }`"""
+    """The lexer of text protos: `feed { id { node_name: "x" } }`."""
 
     name = "text proto"
     tokens = {"root": [(r"[a-z_]\w*(?=\s*[:{])", Name.Attribute), (r"[A-Za-z_]\w*", Keyword), *_COMMON]}

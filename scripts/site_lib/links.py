@@ -1,4 +1,4 @@
-"""Links within a built site that lead nowhere, and pages to which none leads."""
+"""Finds broken links within a built site, and pages without links to them."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ class Page(HTMLParser):
 
 
 def problems(folder: Path) -> list[str]:
-    """`page: link` of every link that leads nowhere, and pages that are not reached from the first one.
-    Links to other sites are not followed.
+    """A line `page: link` for every broken link, and a line for every page that cannot be reached from the
+    first one. Links to other sites are not followed.
     """
     folder = folder.resolve()
     pages = {path: Page(path.read_text(encoding="utf-8")) for path in folder.rglob("*.html")}

@@ -1,4 +1,4 @@
-"""Parts of pages that are made while the site is built, in the place of a block `{made} NAME ARGUMENTS`."""
+"""Parts of pages that are generated while the site is built: they replace blocks `{made} NAME ARGUMENTS`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from . import api, commands, layers, stages
 
 
 def functions() -> str:
-    """The builder's functions, with the operations that they add."""
+    """The functions of the builder, with the ops that they add."""
     from docs_lib import declarations
 
     import axla.hlo  # noqa: F401  (declares the ops)
@@ -37,7 +37,7 @@ def fill(app: Sphinx, page: str, text: list[str]) -> None:
 
 
 def changed(app: Sphinx, env: object, added: set[str], altered: set[str], removed: set[str]) -> list[str]:
-    """Pages that are read again: what they are made from may have changed."""
+    """The pages that Sphinx reads again, since their generated parts may have changed."""
     return [
         page for page in app.env.found_docs if "{made}" in app.env.doc2path(page).read_text(encoding="utf-8")
     ]

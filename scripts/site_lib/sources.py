@@ -1,7 +1,7 @@
-"""Links from pages to files of the repository lead to pages with their text, one for each file that is named.
+"""Pages for the files of the repository that the documentation links to.
 
-`[x](../src/axla/api.py#compile)` is a link that a host of repositories shows as well. On the site it leads to
-the line where `compile` begins. A link to a folder leads to the list of its files, which then have pages too.
+A link `[x](../src/axla/api.py#compile)` also works on hosts of repositories. On the site it leads to the line
+where `compile` begins. A link to a folder leads to the list of its files, which then have pages too.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ log = logging.getLogger(__name__)
 
 
 def lines_of_names(path: Path) -> dict[str, int]:
-    """The first line of each function, class and variable at the top of a Python file."""
+    """The first line of each function, class and variable at the top level of a Python file."""
     if path.suffix != ".py":
         return {}
     lines = {}
@@ -63,14 +63,14 @@ def files_below(folder: Path) -> list[Path]:
 
 
 def target_of(app: Sphinx, page: str, node: nodes.Element) -> tuple[Path, str] | None:
-    """The file or folder that a link names and that is not a page, with the name after `#`."""
+    """The file or folder that a link names, and the name after `#`. None if the link is to a page."""
     if isinstance(node, addnodes.pending_xref) and node.get("reftype") not in ("myst", "doc", None):
         return None
     written = node.get("reftarget", "")
     if node.get("refdomain") == "doc":
-        written += ".md"  # MyST cuts it off
+        written += ".md"  # MyST removes it
     target, _, name = written.partition("#")
-    places = [(Path(app.srcdir) / page).parent, ROOT]  # ROOT: of a text that a page includes
+    places = [(Path(app.srcdir) / page).parent, ROOT]  # ROOT: for links in a text that a page includes
     found = (place.joinpath(target).resolve() for place in places)
     path = next((path for path in found if path.exists() and path.is_relative_to(ROOT)), None)
     if not target or path is None:
@@ -80,13 +80,13 @@ def target_of(app: Sphinx, page: str, node: nodes.Element) -> tuple[Path, str] |
 
 
 def link(app: Sphinx, doctree: nodes.document) -> None:
-    """Turns links to files that are not pages into links to the pages of those files."""
+    """Replaces links to files that are not pages by links to the generated pages of these files."""
     page = app.env.docname
     links = [*doctree.findall(addnodes.download_reference), *doctree.findall(addnodes.pending_xref)]
     for node in links:
         found = target_of(app, page, node)
         if found is None:
-            continue  # another page, or missing: Sphinx says so
+            continue  # another page, or a missing file, which Sphinx reports
         path, name = found
         if path.suffix != ".py":
             name = ""
@@ -100,7 +100,7 @@ def link(app: Sphinx, doctree: nodes.document) -> None:
 
 
 def text_of(path: Path) -> str:
-    """The body of a file's page."""
+    """The body of the page of a file."""
     kind = path.suffix[1:]
     try:
         lexer = LEXERS[kind]() if kind in LEXERS else get_lexer_for_filename(path.name)
@@ -114,14 +114,14 @@ def text_of(path: Path) -> str:
 
 
 def list_of(folder: Path, files: list[Path]) -> str:
-    """The body of a folder's page."""
+    """The body of the page of a folder."""
     links = (path.relative_to(folder.parent).as_posix() for path in files)
     rows = (f'<li><a href="{link}.html">{html.escape(link)}</a></li>' for link in links)
     return "<ul>" + "\n".join(rows) + "</ul>"
 
 
 def write_pages(app: Sphinx, failure: Exception | None) -> None:
-    """The pages of files are without the navigation of others, whose making takes Sphinx most of its time."""
+    """Writes the pages of files. They have no navigation, as Sphinx needs most of its time to make that."""
     if failure is not None or app.builder.format != "html":
         return
     named = {ROOT / inside for inside in set().union(*app.env.axla_sources.values())}  # type: ignore[attr-defined]
@@ -152,5 +152,5 @@ def setup(app: Sphinx) -> None:
     app.connect("builder-inited", begin)
     app.connect("env-purge-doc", purge)
     app.connect("env-merge-info", merge)
-    app.connect("doctree-read", link, priority=400)  # before Sphinx copies files for download
+    app.connect("doctree-read", link, priority=400)  # before Sphinx copies files for downloads
     app.connect("build-finished", write_pages)

@@ -1,4 +1,4 @@
-"""A program at the stages of the compiler, for a target that is the same on every machine."""
+"""A program at the stages of the compiler, for a target that is equal on every machine."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ def source() -> str:
 
 
 def stage(name: str) -> str:
-    """All of a stage; `read` is the module before any pass."""
+    """The text of a stage; `read` is the module before all passes."""
     return fenced(LANGUAGES.get(name, "hlo"), text_at(name))
 
 
 class _Watch(driver.Observer):
-    """Notes what passes change."""
+    """Records the changes that passes make."""
 
     def __init__(self, text: str) -> None:
         self.text, self.found = text, []
@@ -50,7 +50,7 @@ class _Watch(driver.Observer):
 
 
 def changes() -> str:
-    """The changes of each pass that changes something."""
+    """The changes of each pass that changes the module."""
     module = parse(FILE)
     watch = _Watch(module.to_string())
     with driver.observed(watch):
@@ -63,7 +63,7 @@ def changes() -> str:
 
 
 def loop(name: str) -> str:
-    """The innermost loop: of LLVM's text or of assembly, the lines of a label with the most products."""
+    """The innermost loop, in LLVM IR or assembly: the block after a label that has the most multiply-adds."""
     lines = text_at(name).splitlines()
     starts = [number for number, line in enumerate(lines) if re.match(r"[\w.$]+:", line)]
     blocks = [lines[a:b] for a, b in zip(starts, [*starts[1:], len(lines)], strict=True)]

@@ -1,1 +1,1 @@
-"""Random cases of TensorFlow's operations: how they are drawn."""
+"""Draws random cases of TensorFlow's operations."""

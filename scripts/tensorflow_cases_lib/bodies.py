@@ -1,4 +1,4 @@
-"""Functions of graphs, for operations that take one; made with TensorFlow."""
+"""Functions of graphs, for operations that take a function; they are made with TensorFlow."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import tensorflow as tf
 
 
 def _binary(op: str) -> Callable[[Any, Any], Any]:
-    """An operation of x and y."""
+    """The function that applies an operation to x and y."""
 
     def body(a: Any, b: Any) -> Any:
         return getattr(tf.raw_ops, op)(x=a, y=b)
@@ -18,7 +18,7 @@ def _binary(op: str) -> Callable[[Any, Any], Any]:
 
 
 def _before(a: Any, b: Any) -> Any:
-    """False before true."""
+    """Whether a is before b, where false is before true."""
     return tf.raw_ops.LogicalAnd(x=tf.raw_ops.LogicalNot(x=a), y=b)
 
 

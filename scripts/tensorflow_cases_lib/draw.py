@@ -1,8 +1,8 @@
-"""Random cases of TensorFlow's operations: a graph of a node or a few, with values for what it takes.
+"""Draws random cases of TensorFlow's operations: a graph of one or a few nodes, with values for its inputs.
 
-A rule (in the other modules) sets operands and attributes of a `Draw`; what it
-leaves open is drawn here: operands of one common shape, attributes from what they may be. Where an operation
-has no results, the case shows that what follows it is run.
+A rule (see the other modules) sets operands and attributes of a `Draw`. Everything else is drawn here:
+operands of one common shape, attributes from their possible values. If an operation has no results, the case
+shows that the nodes after it run.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ CLASSES = {
     "complex": ("DT_COMPLEX64", "DT_COMPLEX128"),
     "quantized": ("DT_QINT8", "DT_QUINT8", "DT_QINT32"),
 }
-"""Types of the attribute that says what an operation works on."""
+"""The classes of types for the attribute with the main type of an operation."""
 MAIN = (
     "T", "dtype", "Tparams", "Tcomplex", "SrcT", "Tin", "Ta", "LhsT", "K", "element_dtype", "elem_type",
     "Tidx", "Tout", "index_type", "shape_type", "Tseed",
 )  # fmt: skip
-"""Attributes that may say it, the first that there is."""
+"""The attributes that may have the main type; the first one that an operation has counts."""
 SPECIAL = (0.0, -0.0, float("inf"), float("-inf"), float("nan"), 1.0, -1.0)
 
 
 class NoRule(Exception):
-    """There are no cases of the operation, for the reason that the message says."""
+    """Raised with the reason why there are no cases of an operation."""
 
 
 @dataclass
 class Node:
-    """A node of a graph. Attributes are values of Python, by the kinds of the record."""
+    """A node of a graph. Attributes are Python values, depending on the kinds in the record."""
 
     name: str
     op: str
@@ -55,7 +55,7 @@ RULES: dict[str, Rule] = {}
 
 
 def rule(names: str) -> Callable[[Rule], Rule]:
-    """Registers the rule of operations."""
+    """A decorator that registers a function as the rule of these operations."""
 
     def register(function: Rule) -> Rule:
         for name in names.split():
@@ -68,8 +68,8 @@ def rule(names: str) -> Callable[[Rule], Rule]:
 
 @dataclass
 class Draw:
-    """A case while it is drawn: `rules` set operands by `put`, attributes by `attr`. `types` are those that
-    XLA takes, by attribute, and `main` those of the class for the main one.
+    """A case under construction. Rules set operands by `put` and attributes by `attr`. `types` has the types
+    that XLA supports, by attribute; `main` is the attribute with the main type and the types of its class.
     """
 
     record: Record
@@ -105,11 +105,11 @@ class Draw:
         return bool(self.random.random() < share)
 
     def int(self, low: int, high: int) -> int:
-        """A number from low to high, both included."""
+        """A random number from low to high, both inclusive."""
         return int(self.random.integers(low, high + 1))
 
     def dims(self, low: int = 0, high: int = 3, least: int = 1, most: int = 5) -> tuple[int, ...]:
-        """A shape of a rank from low to high."""
+        """A random shape, of a rank from low to high and sizes from least to most, all inclusive."""
         return tuple(self.int(least, most) for _ in range(self.int(low, high)))
 
     # attributes
@@ -119,7 +119,9 @@ class Draw:
         return value
 
     def type(self, name: str) -> str:
-        """The type of an attribute, drawn when it is first asked for; other names stand for themselves."""
+        """The type of an attribute, drawn at the first call. The name of a type (`DT_...`) is returned as it
+        is.
+        """
         if name.startswith("DT_"):
             return name
         if name not in self.attributes:
@@ -136,7 +138,7 @@ class Draw:
     # values
 
     def array(self, shape: Sequence[int], kind: str, low: Any = None, high: Any = None) -> np.ndarray:
-        """Random values of a type, from low to high where these are given."""
+        """Random values of a type, from low to high if these are given."""
         type_ = self.type(kind)
         dtype = DTYPES[type_].numpy
         if type_ == "DT_BOOL":
@@ -176,21 +178,21 @@ class Draw:
     # operands
 
     def put(self, operand: str, value: Any, *, constant: bool = False) -> Any:
-        """The value of an operand (a list where there are several), fed or a constant of the graph."""
+        """Sets the value of an operand (a list for several), as a feed or as a constant of the graph."""
         self.operands[operand] = (value, constant)
         return value
 
     def data(self, operand: str, shape: Sequence[int], low: Any = None, high: Any = None) -> np.ndarray:
-        """Random values for an operand, of the type that the record says."""
+        """Sets an operand to random values of the type in the record."""
         return self.put(operand, self.array(shape, self._kind(operand), low, high))
 
     def const(self, operand: str, value: Any) -> np.ndarray:
-        """A constant for an operand, of the type that the record says."""
+        """Sets an operand to a constant of the type in the record."""
         dtype = DTYPES[self.type(self._kind(operand))].numpy
         return self.put(operand, np.asarray(value).astype(dtype), constant=True)
 
     def fed(self, operand: str, value: Any) -> np.ndarray:
-        """Given values for an operand, of the type that the record says."""
+        """Sets an operand to a feed with this value, in the type of the record."""
         dtype = DTYPES[self.type(self._kind(operand))].numpy
         return self.put(operand, np.asarray(value).astype(dtype))
 
@@ -206,7 +208,7 @@ class Draw:
         return name
 
     def input(self, value: np.ndarray, type_: str, constant: bool = False) -> str:
-        """A node with a value: fed, or a constant."""
+        """Adds a node with a value: a placeholder that is fed, or a constant."""
         name = f"n{len(self.nodes)}"
         if constant:
             self.nodes.append(Node(name, "Const", [], {"dtype": type_, "value": (value, type_)}))
@@ -216,13 +218,15 @@ class Draw:
         return name
 
     def function(self, body: str, *parameters: tuple[str, Sequence[int]]) -> tuple[str, str]:
-        """A function of the graph: a name of `bodies.BODIES`, for parameters of these types, shapes."""
+        """Adds a function to the graph. `body` is a name in `bodies.BODIES`; a parameter is (type, shape)."""
         name = f"f{len(self.functions)}_{body}"
         self.functions[name] = (body, parameters)
         return ("func", name)
 
     def finish(self) -> None:
-        """Draws what is open, and makes the nodes; nothing where a rule has made all nodes itself."""
+        """Draws everything that the rule has not set, and makes the nodes. Does nothing if the rule has made
+        all nodes.
+        """
         if self.fetches:
             return
         if self.common is None:
@@ -240,7 +244,7 @@ class Draw:
             self.fetches = [self.node("Identity", [value, "^op"], T="DT_FLOAT") + ":0"]
 
     def results(self) -> int:
-        """The number of results of the operation, when its attributes are set."""
+        """The number of results of the operation, once its attributes are set."""
         return sum(self._count(r.kind) for r in self.record.results)
 
     def _count(self, kind: str) -> int:

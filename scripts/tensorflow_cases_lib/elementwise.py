@@ -29,7 +29,7 @@ _SLACK = (
     ),
 )
 SLACK = {name: slack for slack, names in _SLACK for name in names.split()}
-"""How much more than the tolerance an operation may differ, and of the largest element."""
+"""The factor by which an operation may exceed the tolerance, relative to the largest element."""
 
 BROADCAST = (
     "Add AddV2 Sub Mul Div RealDiv DivNoNan MulNoNan FloorDiv TruncateDiv Maximum Minimum Atan2 "
@@ -39,12 +39,12 @@ BROADCAST = (
 
 
 def plain(c: Draw) -> None:
-    """Operands of one common shape."""
+    """Draws operands of one common shape."""
     c.special = True
 
 
 def pair(c: Draw) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Two shapes that broadcast."""
+    """Two shapes that broadcast to a common one."""
     whole = c.dims(0, 4, 0 if c.chance(0.1) else 1)
     one, two = ([1 if c.chance(0.2) else n for n in whole] for _ in range(2))
     return tuple(one[c.int(0, len(one)) if c.chance(0.3) else 0 :]), tuple(two)
@@ -132,7 +132,7 @@ def message(c: Draw) -> None:
 
 @rule("AddN")
 def add_n(c: Draw) -> None:
-    """Operands of one common shape."""
+    """Draws operands of one common shape."""
 
 
 @rule("Cast")
@@ -183,7 +183,7 @@ def leaky(c: Draw) -> None:
     c.attr("alpha", c.one(0.2, 0.01, 1.5, 0.0))
 
 
-# reductions, sums of prefixes
+# reductions, prefix sums
 
 
 @rule("Sum Prod Max Min Mean Any All EuclideanNorm")

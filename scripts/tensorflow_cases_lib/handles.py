@@ -16,7 +16,7 @@ SCATTERS = " ".join(name for name in records() if name.startswith("ResourceScatt
 
 
 def variable(c: Draw, value: np.ndarray, type_: str) -> tuple[str, str]:
-    """The handle of a variable, and the node that sets it."""
+    """Adds a variable; returns its handle, and the node that sets it."""
     handle = c.node(
         "VarHandleOp",
         [],
@@ -33,7 +33,7 @@ def variable(c: Draw, value: np.ndarray, type_: str) -> tuple[str, str]:
 def with_variables(
     c: Draw, type_: str, values: list[np.ndarray], others: list[str], **attributes: Any
 ) -> None:
-    """The operation on variables and others, and what the variables are behind it."""
+    """Adds the operation on variables and others, and nodes that read the variables after it."""
     made = [variable(c, value, type_) for value in values]
     waits = [f"^{assigned}" for _, assigned in made]
     c.node(c.op, [*[handle for handle, _ in made], *others, *waits], "op", **c.attributes, **attributes)
@@ -101,7 +101,7 @@ def plain_variable(c: Draw) -> None:
 
 @rule("VarHandleOp DestroyResourceOp")
 def handle_only(c: Draw) -> None:
-    """A variable that is read, and then destroyed where that is the operation."""
+    """Draws a variable that is read and, for DestroyResourceOp, then destroyed."""
     type_ = c.type("dtype") if c.op == "VarHandleOp" else "DT_FLOAT"
     handle, assigned = variable(c, c.array(c.dims(), type_), type_)
     read = c.node("ReadVariableOp", [handle, f"^{assigned}"], dtype=type_)
@@ -126,7 +126,7 @@ def grids(c: Draw) -> None:
 
 @rule("Variable VariableV2 Assign AssignAdd AssignSub IsVariableInitialized RefIdentity")
 def references(c: Draw) -> None:
-    """A variable of TensorFlow 1, assigned and read."""
+    """Draws a variable of TensorFlow 1 that is assigned and read."""
     is_variable = c.op.startswith("Variable")
     type_, shape = c.type("dtype" if is_variable or c.op.startswith("Is") else "T"), c.dims()
     maker = c.op if is_variable else "VariableV2"
@@ -198,7 +198,7 @@ def generator(c: Draw) -> None:
 
 
 def number(c: Draw, *values: int) -> str:
-    """A constant of int32: a number, or several."""
+    """Adds an int32 constant: one number, or an array of several."""
     return c.input(np.asarray(values[0] if len(values) == 1 else values, np.int32), "DT_INT32", True)
 
 
@@ -217,7 +217,7 @@ LISTS = (
 
 @rule(LISTS)
 def lists(c: Draw) -> None:
-    """A list of tensors from each maker, changed, and read by each reader, with the operation among them."""
+    """Draws a tensor list that is made, changed and read; the operation is one of these steps."""
     kind = "element_dtype" if any(a.name == "element_dtype" for a in c.record.attributes) else "DT_FLOAT"
     type_, shape, count = c.type(kind), c.dims(1, 2), c.int(2, 4)
     element, whole = sizes(c, shape), c.array((count, *shape), kind)

@@ -47,7 +47,7 @@ def einsum(c: Draw) -> None:
 def square(
     c: Draw, kind: str = "T", batch: tuple[int, ...] | None = None, size: int | None = None
 ) -> np.ndarray:
-    """Matrices that have an inverse of a moderate size."""
+    """Random square matrices whose inverse has elements of moderate size."""
     size = size or c.int(1, 4)
     shape = (*(c.dims(0, 2, 1, 3) if batch is None else batch), size, size)
     values = c.array(shape, kind, -1, 1)

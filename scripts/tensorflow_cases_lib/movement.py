@@ -196,7 +196,7 @@ def roll(c: Draw) -> None:
 
 
 def slicing(c: Draw, shape: tuple[int, ...], strides: tuple[int, ...] = (1, 2, -1, -2, 3)) -> None:
-    """Begin, end and strides, with masks."""
+    """Draws begin, end and strides of a strided slice, with masks."""
     count = c.int(0, len(shape))
     c.const("begin", np.array([c.int(-n - 1, n) for n in shape[:count]], int))
     c.const("end", np.array([c.int(-n - 1, n + 1) for n in shape[:count]], int))

@@ -93,7 +93,7 @@ def uniform(c: Draw) -> None:
 
 @rule("UniformQuantizedConvolution")
 def uniform_convolution(c: Draw) -> None:
-    """In the orders NCHW and OIHW."""
+    """Draws a convolution with the layouts NCHW and OIHW."""
     batch, depth, features, h, w, k = (
         c.int(1, 2),
         c.int(1, 3),
@@ -168,7 +168,7 @@ def keyed(c: Draw) -> None:
 
 
 def _truncated(c: Draw, deviations: str) -> None:
-    """The parameters of normal numbers that are cut off."""
+    """Draws the parameters of truncated normal numbers."""
     c.data("means", ())
     c.data(deviations, (), 0.5, 2.0)
     c.data("minvals", (), -3.0, -2.0)

@@ -15,7 +15,7 @@ def layout(c: Draw, rank: int, batch: int, size: list[int], depth: int) -> list[
 
 
 def window(c: Draw, rank: int) -> tuple[list[int], list[int]]:
-    """Sizes and strides of windows, and the format of data."""
+    """Random sizes and strides of windows; sets the attribute `data_format`."""
     attribute = next((a for a in c.record.attributes if a.name == "data_format"), None)
     if attribute is not None:
         plain, other = ("NHWC", "NCHW") if rank == 2 else ("NDHWC", "NCDHW")
@@ -24,7 +24,7 @@ def window(c: Draw, rank: int) -> tuple[list[int], list[int]]:
 
 
 def padded(n: int, size: int, stride: int, padding: str) -> int:
-    """The number of windows."""
+    """The number of windows along a dimension."""
     return -(-n // stride) if padding == "SAME" else (n - size) // stride + 1
 
 
@@ -60,7 +60,7 @@ def pool(c: Draw) -> None:
 def _maxima(
     values: np.ndarray, sizes: list, strides: list, padding: str, small: list, first: bool
 ) -> np.ndarray:
-    """The result of MaxPool."""
+    """The result of MaxPool, computed with NumPy."""
     data = np.moveaxis(values, 1, -1) if first else values
     found = np.empty((data.shape[0], *small, data.shape[-1]), data.dtype)
     for place in np.ndindex(*small):

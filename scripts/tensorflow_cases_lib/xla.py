@@ -14,7 +14,7 @@ from tensorflow_cases_lib.draw import Draw, NoRule, rule
 
 
 def _field(number_: int, values: list[int]) -> bytes:
-    """A field of a message of protocol buffers: packed integers."""
+    """The bytes of a field of a protocol buffer that has packed integers."""
     body = b"".join(number_bytes(v) for v in values)
     return number_bytes(number_ << 3 | 2) + number_bytes(len(body)) + body if values else b""
 

@@ -1,1 +1,1 @@
-"""The parts of `scripts/verify-passes`: seeds, mutants of them, operands, and the comparison."""
+"""The parts of `scripts/verify-passes`: seeds, their mutants, operands, and the comparison."""

@@ -1,4 +1,6 @@
-"""Verifies rules and passes: what they make of random modules gives the same as these, bit by bit."""
+"""Verifies rewrite rules and passes on random modules: the module before and the module after must compute
+the same bits, unless the rule allows less.
+"""
 
 from __future__ import annotations
 
@@ -32,10 +34,10 @@ from axla.target.machine import cpu_target
 from . import mutate, operands, seeds
 
 STEPS = 20_000
-"""Instructions that the interpreter runs of a case: loops of mutants may not end."""
+"""The number of instructions that the interpreter runs of a case, since the loops of mutants may not end."""
 
 TRIES = 12
-"""Modules that are tried for each one that is to be rewritten."""
+"""The number of modules that are tried for each one that must be rewritten."""
 
 
 ERRORS = (AxlaError, ArithmeticError, LookupError, ValueError, TypeError, AssertionError, AttributeError)
@@ -44,7 +46,9 @@ ERRORS = (AxlaError, ArithmeticError, LookupError, ValueError, TypeError, Assert
 
 @dataclass
 class Failure:
-    """A case that went wrong, and what is needed to see it again."""
+    """A failing case: the reason, the text of the module before and `after`, and the number by which it can
+    be repeated.
+    """
 
     why: str
     module: str
@@ -54,17 +58,17 @@ class Failure:
 
 @dataclass
 class Verdict:
-    """The verdict on a rule or a pass."""
+    """The result for a rule or a pass."""
 
     name: str
     kind: str
     allows: str = ""
     tried: int = 0
-    changed: int = 0  # of these, changed and compared
+    changed: int = 0  # modules that were changed and compared
     firings: int = 0
     types: Counter[str] = field(default_factory=Counter)
     failures: list[Failure] = field(default_factory=list)
-    missing: str = ""  # why it is not verified
+    missing: str = ""  # the reason why it is not verified
     seconds: float = 0.0
 
     @property
@@ -73,15 +77,15 @@ class Verdict:
 
 
 class Wrong(Exception):
-    """The fault of a rewritten module."""
+    """Raised for a module that was rewritten wrongly."""
 
 
 class Skip(Exception):
-    """A module that says nothing: it cannot be run."""
+    """Raised for a module that cannot be run, so that it proves nothing."""
 
 
 def rules() -> dict[str, tuple[Rule, rewrite.Rules]]:
-    """Every rule by name, with the table that has it alone."""
+    """All rules by name, each with a table that has this rule only."""
     found: dict[str, tuple[Rule, rewrite.Rules]] = {}
     for table in RULES.values():
         for cls, several in table.items():
@@ -95,11 +99,15 @@ def kind_of(allows: str) -> str:
 
 
 Attempt = Callable[[int, list[Module]], int]
-"""Tries a module, by its number: how often it was rewritten. Appends it, and what it became, to a list."""
+"""A function that makes the module with a number and applies the rule or the pass. It returns how often the
+module was rewritten, and appends the modules before and after to the list.
+"""
 
 
 def _verify(verdict: Verdict, attempt: Attempt, cases: int, only: int | None) -> Verdict:
-    """Attempts until as many modules were rewritten and compared, and fills the verdict."""
+    """Calls `attempt` until `cases` modules were rewritten and compared, or for the number `only`; fills the
+    verdict.
+    """
     begin = time.perf_counter()
     for number in range(cases * TRIES) if only is None else [only]:
         made: list[Module] = []
@@ -126,7 +134,9 @@ def _verify(verdict: Verdict, attempt: Attempt, cases: int, only: int | None) ->
 def verify_rule(
     rule: Rule, table: rewrite.Rules, cases: int, seed: int, only: int | None = None, more: bool = True
 ) -> Verdict:
-    """Verifies a rule on mutants of its tests, and with `more` of all tests and samples on which it fires."""
+    """Verifies a rule on mutants of its own tests and, with `more`, of all tests and samples on which it
+    fires.
+    """
     verdict = Verdict(rule.name, "rule", rule.allows)
     found = seeds.named(rule.name)
     if not any(s.name == rule.name for s in found):
@@ -159,7 +169,7 @@ def verify_rule(
 
 
 def _firing(table: rewrite.Rules, known: set[str]) -> list[seeds.Seed]:
-    """Tests and samples on which a rule fires as they are."""
+    """The tests and samples, except the `known` ones, on which a rule fires without a mutation."""
     found = []
     for seed in (*seeds.tests(), *seeds.samples()):
         if seed.name in known:
@@ -172,17 +182,17 @@ def _firing(table: rewrite.Rules, known: set[str]) -> list[seeds.Seed]:
             try:
                 rewrite.rewrite(seeds.copy(seed.module), table)
             except AxlaError:
-                continue  # found by the tests of the rule, or by a mutant
+                continue  # the tests of the rule or mutants find this error
         if session.firings:
             found.append(seed)
     return found[:: max(1, len(found) // 20)]
 
 
 def _variant(seed: seeds.Seed, draw: random.Random, number: int, count: int) -> Module:
-    """The seed itself at first, mutants of it then."""
+    """The seed itself for the first `count` numbers, then mutants of it."""
     if number < count:
         return seed.module
-    # Element types take turns: each with as many seeds.
+    # The element types alternate, so that each is combined with the same number of seeds.
     dtype = operands.DTYPES[(number // count + number % count) % len(operands.DTYPES)]
     return mutate.mutant(seed.module, draw, dtype)
 
@@ -191,12 +201,13 @@ def _run(module: Module, arguments: list[Literal]) -> Literal:
     try:
         return evaluate(module, arguments, step_limit=STEPS, deadline=5.0, memory_limit=1 << 26, seed=1)
     finally:
-        feeds(0).clear()  # what a module gives the host is nobody's
+        feeds(0).clear()  # removes the outfeed of the module
 
 
 def _compare(before: Module, after: Module, draw: random.Random, allows: str, physical: bool = False) -> None:
-    """Wrong unless both give the same for random arguments; Skip where the first cannot be run. `physical`:
-    the second takes and gives arrays as their bytes lie.
+    """Raises Wrong unless both modules give the same results for random arguments; Skip if `before` cannot be
+    run. `physical`: parameters and results of `after` have the dimensions in the order in which they lie in
+    memory.
     """
     if allows == "anything":
         if _logical(before) != _logical(after):
@@ -231,7 +242,7 @@ def _compare(before: Module, after: Module, draw: random.Random, allows: str, ph
 
 
 def _arguments(module: Module, draw: random.Random, allows: str) -> list[Literal]:
-    """Random arguments; sizes of groups are not negative numbers."""
+    """Random arguments, in which the sizes of groups of a ragged dot are not negative."""
     sizes = {i.operands[2] for i in module.entry.instructions if isinstance(i.op, RaggedDot)}
     if any(not isinstance(n.op, Parameter) for n in sizes):
         raise Skip("sizes of groups may be negative")
@@ -251,7 +262,7 @@ def _logical(module: Module) -> list[object]:
 
 
 def _sizes(module: Module) -> list[Literal]:
-    """The sizes of arguments of dynamic size, which are as large as they can be."""
+    """The sizes of the dynamic dimensions of the arguments: each has its upper bound."""
     arrays = [a for p in module.entry.parameters for a in p.shape.arrays()]
     return [
         Literal.of(np.asarray(n, np.int32))
@@ -260,7 +271,7 @@ def _sizes(module: Module) -> list[Literal]:
 
 
 def _counted(found: Literal, wanted: Literal, before: Module) -> Literal:
-    """Cuts results of dynamic sizes to the elements that count."""
+    """Cuts results of dynamic size to the elements within their size."""
     shapes, leaves, values = (
         list(before.entry.root.shape.leaves()),
         list(found.leaves()),
@@ -282,7 +293,7 @@ def _counted(found: Literal, wanted: Literal, before: Module) -> Literal:
 
 
 def _turned(literal: Literal, shape: AnyShape) -> Literal:
-    """An array of a shape as its bytes lie."""
+    """The array with its dimensions in the order in which they lie in memory, major to minor."""
     if isinstance(shape, TupleShape):
         parts = [_turned(e, s) for e, s in zip(literal.elements, shape.elements, strict=True)]
         return Literal(TupleShape([p.shape for p in parts]), elements=parts)
@@ -301,7 +312,7 @@ def _shown(literal: Literal) -> str:
 
 
 def prefix(step: Pass) -> tuple[Pass, ...]:
-    """The passes that the CPU pipeline runs before a pass; none for a pass outside of it."""
+    """The passes that the CPU pipeline runs before this pass; none if the pipeline does not have it."""
     found: list[Pass] = []
     for _, other in flat(CPU):
         if other.name == step.name:
@@ -311,13 +322,15 @@ def prefix(step: Pass) -> tuple[Pass, ...]:
 
 
 def verify_pass(step: Pass, cases: int, seed: int, only: int | None = None, more: bool = True) -> Verdict:
-    """Verifies a pass on mutants of its tests, and with `more` on programs behind what runs before it."""
+    """Verifies a pass on mutants of its own tests and, with `more`, on other programs after the passes that
+    precede it in the CPU pipeline.
+    """
     verdict = Verdict(step.name, "pass", step.allows)
     own, kind = seeds.running(step), kind_of(step.allows)
     if not own and kind != "nothing":
         verdict.missing = f"it has no example: write tests/hlo/{step.name}/*.hlo, `// RUN: --passes=`"
         return verdict
-    # Passes that are made of rules are exact but for these.
+    # Passes that consist of rules are exact, except for these rules.
     inexact = tuple(name for name, (rule, _) in rules().items() if rule.allows)
 
     def attempt(number: int, made: list[Module]) -> int:
@@ -345,7 +358,9 @@ def verify_pass(step: Pass, cases: int, seed: int, only: int | None = None, more
 
 
 def _run_last(module: Module, step: Pass) -> None:
-    """Runs the pass that is verified: Wrong where it or the memory planned after it breaks."""
+    """Runs the pass to be verified. Raises Wrong if it breaks the module, or if the buffers that are assigned
+    after it overlap wrongly.
+    """
     try:
         driver.run(module, (step,), cpu_target(), name="verify")
         if step.name == "copy-insertion":
@@ -359,7 +374,7 @@ def _run_last(module: Module, step: Pass) -> None:
 def _case(
     step: Pass, own: list[seeds.Seed], draw: random.Random, number: int, more: bool
 ) -> tuple[Module, tuple[Pass, ...], dict]:
-    """A module, the passes to run on it (the last one is verified), and flags."""
+    """Returns (module, passes, flags); the last of the passes is the one to be verified."""
     if not own or number >= len(own) and number % 3 == 2 and more:
         if draw.random() < 0.5:
             return seeds.program(draw), (*prefix(step), step), {}
@@ -368,7 +383,7 @@ def _case(
         return made, (*prefix(step), step), {}
     chosen = own[number % len(own)] if number < len(own) else draw.choice(own)
     at = next(k for k, p in enumerate(chosen.passes) if p.name == step.name)
-    # With the options of the test.
+    # The options of the pass are those of the test.
     steps = (*chosen.passes[:at], replace(chosen.passes[at], home=step.home))
     if number < len(own):
         return chosen.module, steps, chosen.changes
@@ -388,13 +403,15 @@ def _arrays(module: Module) -> list[Shape]:
 
 
 def _takes_anything(inst: Instruction) -> bool:
-    """Whether it makes an array of fixed size of one that may have fewer elements."""
+    """Whether an instruction makes an array of fixed size from one of dynamic size: the elements beyond the
+    size may be anything.
+    """
     dynamic = any(a.is_dynamic for o in inst.operands for a in o.shape.arrays())
     return dynamic and isinstance(inst.op, Slice | Reshape) and not inst.shape.is_dynamic
 
 
 def _prepared(source: Module, steps: tuple[Pass, ...]) -> tuple[Module, Module]:
-    """Two copies of a module after some passes."""
+    """Two copies of a module, after these passes."""
     made = []
     for _ in range(2):
         module = seeds.copy(source)
@@ -407,7 +424,9 @@ def _prepared(source: Module, steps: tuple[Pass, ...]) -> tuple[Module, Module]:
 
 
 def _check_memory(module: Module) -> None:
-    """Wrong where a buffer is overwritten too early, in a module that can be compiled."""
+    """Assigns buffers to a module; raises Wrong if one is overwritten too early, and Skip if none can be
+    assigned.
+    """
     from memory_check import check
 
     try:
@@ -425,7 +444,7 @@ def _check_memory(module: Module) -> None:
 def all_verdicts(
     names: list[str], cases: int, seed: int, only: int | None, more: bool = True
 ) -> Iterator[tuple[str, Verdict | None]]:
-    """(name, None) before each rule and pass, and its verdict after it."""
+    """Yields (name, None) before each rule or pass, and (name, verdict) after it."""
     for name, (rule, table) in rules().items():
         if not names or name in names:
             yield name, None

@@ -1,5 +1,5 @@
-"""An example of every rule: what it makes of the module of its test, in a line. `axla opt --list-rules` shows
-them.
+"""An example for each rule, in one line: the part of its test that it rewrites. `axla opt --list-rules`
+prints them.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from . import seeds
 from .checks import rules
 
 DEEPEST = 3
-"""Operands of operands that are written out."""
+"""The depth to which operands of operands are printed."""
 
 
 def example(rule: Rule) -> str:
-    """`before => after` of the first place where a rule fires in the module of its name; nothing where that
-    is missing, or it does not fire.
+    """The text `before => after` of the first rewrite by a rule in the test of its name; "" if there is no
+    such test, or the rule does not fire.
     """
     chosen = next((s for s in seeds.tests() if s.name == rule.name), None)
     if chosen is None:
@@ -47,7 +47,9 @@ def example(rule: Rule) -> str:
 
 
 def _written(inst: Instruction, depth: int = 0, around: AnyShape | None = None) -> str:
-    """An instruction with its operands in place; shapes only where they are not those around."""
+    """The text of an instruction with its operands inside it. Its shape is left out if it equals `around`,
+    that of the instruction around it.
+    """
     shape = "" if inst.shape is around else inst.shape.to_string(layout=False) + " "
     if type(inst.op) is Parameter:
         return shape + inst.name
@@ -63,13 +65,13 @@ def _written(inst: Instruction, depth: int = 0, around: AnyShape | None = None) 
         if (op := combiner(computation)) is not None:
             parts = [p.replace(f"%{computation.name}", op.opcode) for p in parts]
     parts = [p.replace("%", "") for p in parts if p != "dimensions={}"]
-    if depth:  # what belongs to which op
+    if depth:  # shows to which op the text belongs
         return f"{shape}{inst.opcode}({', '.join([given, *parts])})"
     return shape + ", ".join([f"{inst.opcode}({given})", *parts])
 
 
 def text() -> str:
-    """The file of all examples."""
+    """The text of the file of examples."""
     return "".join(f"{name}: {line}\n" for name, (rule, _) in rules().items() if (line := example(rule)))
 
 
@@ -78,9 +80,7 @@ def write() -> None:
 
 
 def why_stale() -> str:
-    """The difference of the file of examples from what is expected; nothing if it is as `write`
-    would make it.
-    """
+    """The reason why the file of examples is not up to date; "" if it is."""
     have = FILE.read_text(encoding="utf-8").splitlines() if FILE.exists() else []
     wanted = text().splitlines()
     if have == wanted:

@@ -1,8 +1,8 @@
 """Mutants of modules: the same graph with other element types, sizes, constants, attributes and operands.
 
-A mutant is made instruction by instruction, operands first. Shapes that an op holds and positions in arrays
-follow the operands, as far as that can be told; a change that an op does not accept is left out. What cannot
-be made so is not a module, and another one is tried.
+A mutant is made instruction by instruction, operands first. Shapes and indices in the attributes of ops are
+adapted to the changed operands, where possible. A change that an op does not accept is dropped; if an
+instruction cannot be made at all, the mutant is given up.
 """
 
 from __future__ import annotations
@@ -36,32 +36,32 @@ from axla.passes.simplify.match import limits
 from . import operands
 
 RATE = 0.08
-"""How often one thing of an instruction is another one."""
+"""The probability of a change, for each part of an instruction."""
 
 COMBINING = frozenset({
     "reduce", "reduce-window", "select-and-scatter", "all-reduce", "all-reduce-start", "reduce-scatter",
     "scan",
 })  # fmt: skip
-"""Ops that apply a computation in an order of their own."""
+"""Ops that apply a computation in an unspecified order."""
 
 LARGEST = 4096
-"""Elements of an array of a mutant."""
+"""The largest number of elements of an array in a mutant."""
 
 REFUSALS = (AxlaError, ValueError, IndexError, TypeError, ZeroDivisionError, OverflowError, KeyError)
-"""The errors of ops that get attributes and operands which do not fit."""
+"""The errors that ops raise for attributes and operands that do not fit them."""
 
 
 KEPT = (Constant, Parameter, hlo.Map, hlo.SetDimensionSize)
-"""Ops whose shape belongs to an attribute: neither is changed alone."""
+"""Ops whose shape and attributes depend on each other, so that neither is changed alone."""
 
 
 class Unfit(Exception):
-    """The changes give no valid module."""
+    """Raised if the changes give no valid module."""
 
 
 def mutant(source: Module, draw: random.Random, dtype: DType, layouts: bool = False) -> Module:
-    """A module like `source`, whose main element type is `dtype`; Unfit where the changes give none. With
-    `layouts`, arrays lie in other orders, too.
+    """A mutant of `source`, in which the main element type is `dtype`. With `layouts`, arrays get other
+    layouts too. Raises Unfit if the changes give no valid module.
     """
     config = replace(
         source.config, entry_layout=None, aliases=(), buffer_donors=(), is_scheduled=False, more=()
@@ -81,7 +81,9 @@ def mutant(source: Module, draw: random.Random, dtype: DType, layouts: bool = Fa
 
 
 def bind(module: Module, draw: random.Random) -> list[tuple[str, str]]:
-    """Adds a few control edges, along the order in which computations run; gives the names of their ends."""
+    """Adds a few control edges that agree with the order in which the instructions run. Returns the names of
+    both ends of each.
+    """
     called = [
         (i.op.control, c) for s in module.computations for i in s.instructions for c in i.op.computations()
     ]
@@ -99,7 +101,7 @@ def bind(module: Module, draw: random.Random) -> list[tuple[str, str]]:
 
 
 class _Change:
-    """The decisions for all of a module: which types and sizes become which."""
+    """The choices for a whole mutant: the new type for each type, the new size for each size."""
 
     def __init__(self, source: Module, draw: random.Random, dtype: DType):
         self.draw = draw
@@ -109,15 +111,16 @@ class _Change:
         self.parameters = len(source.entry.parameters)
         arrays = [a for c in source.computations for i in c.instructions for a in i.shape.arrays()]
         self.types = self.typed(Counter(a.dtype for a in arrays), dtype)
-        # Arrays and indices often have one type: then only some of what the entry begins with is changed.
+        # Arrays and indices often have the same type. In this case the type of only some of the first
+        # instructions of the entry is changed.
         self.partly = draw.random() < 0.4
         self.sizes = self.sized(sorted({n for a in arrays for n in a.dims}))
-        # What an order is free for stays free of order.
+        # Computations that are applied in any order must keep results that do not depend on the order.
         self.combiners = {
             c for s in source.computations for i in s.instructions if i.opcode in COMBINING
             for c in i.op.computations()
         }  # fmt: skip
-        # What sorts compare by stays an order, and so does what custom calls such as ApproxTopK compare by.
+        # Comparators of sorts, and of custom calls such as ApproxTopK, must remain orders.
         self.orders = {
             c for s in source.computations for i in s.instructions
             if i.opcode in ("sort", "topk", "custom-call") for c in i.op.computations()
@@ -140,7 +143,7 @@ class _Change:
         draw = self.draw
         if draw.random() < 0.25:
             return {n: n for n in sizes if n * 2 < LARGEST}
-        if draw.random() < 0.15:  # what differs in sizes only is not told apart any more
+        if draw.random() < 0.15:  # so different dimensions may get the same size
             return {n: n if n <= 1 else draw.choice((2, 3)) for n in sizes}
 
         def other(n: int) -> int:
@@ -154,7 +157,7 @@ class _Change:
         return self.sizes.get(n, n) if n >= 0 else n
 
     def shape(self, shape: AnyShape, keep: bool = False) -> AnyShape:
-        """The changed shape; with `keep`, its element type stays."""
+        """The changed shape; with `keep`, the element type remains."""
         if isinstance(shape, TupleShape):
             return TupleShape([self.shape(e) for e in shape.elements])
         if not isinstance(shape, Shape):
@@ -163,7 +166,7 @@ class _Change:
         return Shape(dtype, [self.size(n) for n in shape.dims], shape.dynamic, shape.layout)
 
     def now(self, more: float = 1.0) -> bool:
-        """Whether to change something here."""
+        """Returns at random whether to make a change; `more` multiplies the probability."""
         return self.draw.random() < self.rate * more
 
     def computation(
@@ -200,7 +203,7 @@ class _Change:
             inst.extra, control_predecessors=tuple(values[p] for p in inst.extra.control_predecessors)
         )
         if extra.backend_config == NEVER_NEGATIVE:
-            extra = replace(extra, backend_config="")  # other values may be
+            extra = replace(extra, backend_config="")  # it may describe the old values
         error: Exception | None = None
         for op in self.variants(plain, inst, shapes):
             try:
@@ -217,7 +220,7 @@ class _Change:
         raise Unfit(str(error))
 
     def replaced(self, found: list[Instruction], values: dict[Instruction, Instruction]) -> None:
-        """Puts other values of the same shape among operands, or exchanges two."""
+        """Replaces some operands by other values of the same shape, or exchanges two of them."""
         for k, operand in enumerate(found):
             if operand.shape.is_array and self.now():
                 found[k] = self.draw.choice([v for v in values.values() if v.shape is operand.shape])
@@ -229,14 +232,16 @@ class _Change:
                 found[a], found[b] = found[b], found[a]
 
     def fresh(self, operand: Instruction) -> Instruction:
-        """Another parameter of the shape of a value, after those that there are."""
+        """Adds a parameter with the shape of a value."""
         if self.entry is None or operand.shape.is_dynamic:
             return operand
         self.parameters += 1
         return self.entry.add(Parameter(operand.shape, self.parameters - 1))
 
     def result(self, op: Op, inst: Instruction, shapes: Sequence[AnyShape]) -> AnyShape:
-        """The inferred shape, with the element type and layout that the instruction says beside it."""
+        """The inferred shape of a changed instruction, with the original's layout, and its element type where
+        that is not inferred.
+        """
         shape = op.infer(*shapes)
         if not isinstance(shape, Shape) or not isinstance(inst.shape, Shape):
             return shape
@@ -259,7 +264,9 @@ class _Change:
     # Attributes
 
     def variants(self, op: Op, inst: Instruction, shapes: Sequence[AnyShape]) -> list[Op]:
-        """The ops to try in the place of an op: other attributes or another op of its kind, then itself."""
+        """The ops to try in place of an op: one with another attribute, or another op of the same kind; last
+        the op itself.
+        """
         found = [op]
         if inst.computation in self.orders:
             return found
@@ -284,7 +291,7 @@ class _Change:
         return found
 
     def paired(self, op: Contraction, shapes: Sequence[AnyShape]) -> Op:
-        """A dot along other dimensions: any two of the same size are one."""
+        """A dot that contracts random dimensions of equal sizes."""
         left, right = ([*enumerate(s.dims)] if isinstance(s, Shape) else [] for s in shapes[:2])
         self.draw.shuffle(left)
         self.draw.shuffle(right)
@@ -302,7 +309,7 @@ class _Change:
         )  # fmt: skip
 
     def varied(self, value: Any, name: str, inst: Instruction) -> Any:
-        """Another value of an attribute."""
+        """A random other value for an attribute."""
         draw = self.draw
         if isinstance(value, bool):
             return not value
@@ -343,7 +350,7 @@ class _Change:
         return value
 
     def fitted(self, op: Op, inst: Instruction, shapes: Sequence[AnyShape], keep: bool) -> Op:
-        """An op with shapes and positions that follow those of its operands."""
+        """An op whose shapes and indices are adapted to its operands."""
         fit = FITTED.get(type(op))
         if fit is not None:
             return fit(self, op, inst, shapes, keep)
@@ -368,7 +375,9 @@ class _Change:
             return Constant.of(found.astype(new.numpy).reshape(shape.dims), new)
 
     def number(self, value: Any, old: DType, new: DType) -> Any:
-        """A number of a constant as one of another type: limits stay limits; sometimes another number."""
+        """Converts an element of a constant to another type. The limits of the old type become those of the
+        new one. Sometimes returns a random number.
+        """
         if self.draw.random() < 2 * self.rate:
             return self.draw.choice(operands.special(new.real))
         if old is new and not new.is_complex:
@@ -400,8 +409,8 @@ def _broadcast(change: _Change, op: hlo.Broadcast, inst: Instruction, shapes: An
 
 
 def _reshape(change: _Change, op: hlo.Reshape, inst: Instruction, shapes: Any, keep: bool) -> Op:
-    """Sizes of a reshape: those of single dimensions stay what they are, of others the last one is what is
-    left.
+    """Adapts the sizes of a reshape: each dimension that was made from one dimension has its new size. In a
+    group of several, the last one is what remains.
     """
     (x,), old, new = shapes, inst.operands[0].shape.dims, op.shape.dims
     if x.is_dynamic or op.shape.is_dynamic:
@@ -425,7 +434,7 @@ def _reshape(change: _Change, op: hlo.Reshape, inst: Instruction, shapes: Any, k
 
 
 def _like_operand(change: _Change, op: Any, inst: Instruction, shapes: Any, keep: bool) -> Op:
-    """Of its operand's sizes, in an element type that it says."""
+    """Adapts an op whose shape has the sizes of its operand, but an element type of its own."""
     shape = change.shape(op.shape, keep)
     x = shapes[0]
     if isinstance(op, hlo.BitcastConvert):
@@ -448,7 +457,7 @@ def _convolution(change: _Change, op: Any, inst: Instruction, shapes: Any, keep:
 
 
 def _scaled(place: int, old: int, new: int) -> int:
-    """A place in a dimension of size `old` as one in a dimension of size `new`."""
+    """Scales an index in a dimension of size `old` to one of size `new`."""
     return place if old == new else place * new // max(old, 1)
 
 
@@ -462,7 +471,9 @@ def _slice(change: _Change, op: hlo.Slice, inst: Instruction, shapes: Any, keep:
 
 
 def _window_sizes(name: str) -> Callable[..., Op]:
-    """The sizes of what is taken out of the first operand."""
+    """Returns a function that adapts the attribute `name`: the sizes of the part that is read from the first
+    operand.
+    """
 
     def fit(change: _Change, op: Any, inst: Instruction, shapes: Any, keep: bool) -> Op:
         sizes = [
@@ -475,7 +486,7 @@ def _window_sizes(name: str) -> Callable[..., Op]:
 
 
 def _windowed(change: _Change, op: Any, inst: Instruction, shapes: Any, keep: bool) -> Op:
-    """A window over everything stays one."""
+    """Adapts a window: one that covers a whole dimension still covers it."""
     old, new = inst.operands[0].shape.dims, shapes[0].dims
     sizes = [m if size == n and m else size for size, n, m in zip(op.window.size, old, new, strict=True)]
     edges = [
@@ -490,7 +501,7 @@ def _top(change: _Change, op: hlo.TopK, inst: Instruction, shapes: Any, keep: bo
 
 
 def _precision(change: _Change, op: hlo.ReducePrecision, inst: Instruction, shapes: Any, keep: bool) -> Op:
-    """The precision of the old type is that of the new one."""
+    """Adapts a reduce-precision: the precision of the old type becomes that of the new type."""
     own = [(d.finfo.bits - d.finfo.nmant - 1, d.finfo.nmant) for d in (inst.shape.dtype, shapes[0].dtype)]
     if (op.exponent_bits, op.mantissa_bits) != own[0]:
         return op
@@ -512,4 +523,4 @@ FITTED: dict[type[Op], Callable[..., Op]] = {
     hlo.ReduceWindow: _windowed, hlo.SelectAndScatter: _windowed, hlo.TopK: _top, hlo.Fft: _fft,
     hlo.ReducePrecision: _precision,
 }  # fmt: skip
-"""How ops follow their operands."""
+"""The functions that adapt ops to changed operands."""

@@ -1,4 +1,4 @@
-"""Random arrays of every element type, and what makes two results the same."""
+"""Random arrays of every element type, and the comparison of results."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ DTYPES = tuple(
         "u2", "f8e4m3fnuz", "f8e8m0fnu",
     )
 )  # fmt: skip
-"""The element types that rules are tried on, one after the other."""
+"""The element types of mutants, in the order in which they are used."""
 
 FLOATS = (
     0.0, -0.0, 1.0, -1.0, 2.0, -2.0, 0.5, 3.0, 8.0, -4.0, np.nan, -np.nan, np.inf, -np.inf, 1e30, 1e-30,
@@ -28,11 +28,11 @@ FLOATS = (
 
 
 ORDINARY = (0.0, -0.0, 1.0, -1.0, 2.0, 0.5, np.nan, np.inf, -np.inf)
-"""Special values that do not overflow in another formula."""
+"""Special values that do not overflow if a formula is transformed."""
 
 
 def special(dtype: DType) -> list:
-    """The values of a type at which rules go wrong: of complex types, those of their parts."""
+    """The values of a type at which rules go wrong; for a complex type, those of its parts."""
     if dtype.is_pred:
         return [False, True]
     if dtype.is_integer:
@@ -45,13 +45,15 @@ def special(dtype: DType) -> list:
 
 
 def scalar(dtype: DType, value: object) -> np.ndarray:
-    """An array of rank 0."""
+    """An array of rank 0 with this value."""
     with np.errstate(all="ignore"):
         return np.asarray(np.asarray(value).astype(dtype.numpy))
 
 
 def argument(shape: AnyShape, draw: random.Random, allows: str = "") -> Literal:
-    """A random value of a shape; `allows`, see `Rule`, says what makes its sums exact, or it ordinary."""
+    """A random value of a shape. `allows` is an allowance of a `Rule`; for some of these the numbers are
+    chosen so that sums are exact, or that nothing overflows.
+    """
     if isinstance(shape, TupleShape):
         return Literal(shape, elements=[argument(e, draw, allows) for e in shape.elements])
     if not isinstance(shape, Shape):
@@ -66,7 +68,7 @@ def argument(shape: AnyShape, draw: random.Random, allows: str = "") -> Literal:
 
 
 def _parts(dtype: DType, count: int, draw: random.Random, allows: str) -> np.ndarray:
-    """Random numbers of a type that is not complex: special ones, small ones, or any."""
+    """Random numbers of a type that is not complex; `allows` as for `argument`."""
     kind = draw.choice(("special", "mixed", "mixed", "small", "few", "zeros"))
     if dtype.is_pred or dtype.is_integer:
         low, high = limits(dtype)
@@ -79,10 +81,10 @@ def _parts(dtype: DType, count: int, draw: random.Random, allows: str) -> np.nda
             "zeros": near[:1],
         }
         if allows == "finite":
-            kind = "small"  # with floats, too, sums of them are exact
+            kind = "small"  # sums with these are exact, in floats too
         values = [draw.choice(pools[kind]) for _ in range(count)]
         return np.array(values, object).astype(dtype.numpy)
-    if allows in ("order", "finite"):  # sums and products of few of these are exact in any order
+    if allows in ("order", "finite"):  # sums and products of a few of these are exact in any order
         pool = [1.0, 0.0, -1.0, 2.0 if dtype.bits > 16 else 1.0, -0.0]
         if kind == "special" and allows == "order":
             pool += [np.nan, np.inf]
@@ -112,7 +114,7 @@ def _parts(dtype: DType, count: int, draw: random.Random, allows: str) -> np.nda
 
 
 def difference(wanted: Literal, found: Literal, allows: str = "", eps: float = 0.0) -> str:
-    """The difference of two results; nothing where they are the same, or as near as is allowed: `eps` is that
+    """The difference between two results; "" if they agree as far as `allows` demands. `eps` is the epsilon
     of the narrowest element type.
     """
     pairs = list(wanted.leaves()), list(found.leaves())
@@ -146,7 +148,7 @@ def _unequal(wanted: np.ndarray, found: np.ndarray, dtype: DType, allows: str, e
             if allows in ("rounding", "reals"):
                 scale = np.max(np.abs(a), initial=0.0, where=np.isfinite(a))
                 equal |= np.abs(a - b) <= TOLERANCE * eps * np.maximum(np.abs(a), scale)
-                equal |= ~(np.isfinite(a) & np.isfinite(b))  # another formula may overflow before
+                equal |= ~(np.isfinite(a) & np.isfinite(b))  # another formula may overflow earlier
         differ = ~(equal | (np.isnan(a) & np.isnan(b)))
     places = np.argwhere(np.atleast_1d(differ))
     if not len(places):
@@ -156,7 +158,7 @@ def _unequal(wanted: np.ndarray, found: np.ndarray, dtype: DType, allows: str, e
 
 
 TOLERANCE = 64
-"""Units in the last place of the largest element, where rounding may differ."""
+"""The tolerance where rounding may differ, in units in the last place of the largest element."""
 
 LOOSE = ("rounding", "reals", "zero", "order", "finite")
-"""The allowances that permit another sign of a zero: that of a sum depends on its order, too."""
+"""The allowances under which the sign of a zero may differ: the sign of a sum depends on its order too."""

@@ -1,4 +1,4 @@
-"""The output of a run, and the table that it writes."""
+"""Prints the results of a run, and writes them as a table."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from .checks import Verdict
 
 
 def progress(name: str, done: int, count: int) -> None:
-    """A line on a terminal that the next one overwrites."""
+    """Prints a line that the next one overwrites, if standard error is a terminal."""
     if sys.stderr.isatty():
         print(f"\r{done:4} of {count}: {name:50}", end="", file=sys.stderr, flush=True)
 
 
 def show(verdict: Verdict, seed: int) -> None:
-    """The result of a rule or pass: a line, and its first failure as a module."""
+    """Prints the result for a rule or pass, with the module of its first failure."""
     if sys.stderr.isatty():
         print("\r" + " " * 70 + "\r", end="", file=sys.stderr)
     state = "FAILED" if verdict.failed else "ok"
@@ -31,7 +31,7 @@ def show(verdict: Verdict, seed: int) -> None:
 
 
 def total(verdicts: Sequence[Verdict], seconds: float) -> None:
-    """The sums of all."""
+    """Prints the sums of all results."""
     for kind, name in (("rule", "rules"), ("pass", "passes")):
         found = [v for v in verdicts if v.kind == kind]
         if found:
@@ -48,7 +48,7 @@ def _sums(found: Sequence[Verdict]) -> str:
 
 
 def markdown(verdicts: Sequence[Verdict], cases: int, seed: int) -> str:
-    """The table of a page."""
+    """The table of all results, for a page."""
     lines = [
         f"`python scripts/verify-passes --cases {cases} --seed {seed}`", "",
         "| rule or pass | modules | changed and compared | firings | failures | types | allows |",

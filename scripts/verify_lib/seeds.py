@@ -1,4 +1,6 @@
-"""The sources of mutants: the tests of the passes, samples of every op, and random programs."""
+"""The modules that mutants are made from: the tests of the passes, samples of every op, and random
+programs.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,7 @@ from hlo_tests import ERROR, Section, options_of, sections_of  # noqa: E402
 
 @dataclass(frozen=True)
 class Seed:
-    """A module, the passes that a test runs on it, and the flags it does that with."""
+    """A module, with the passes and the flags of the test that it comes from."""
 
     name: str
     module: Module
@@ -40,7 +42,7 @@ class Seed:
 
 @functools.cache
 def tests() -> tuple[Seed, ...]:
-    """The modules of tests/hlo that are read and verified."""
+    """The modules in tests/hlo that can be parsed and verified."""
     found: list[Seed] = []
     for path in sorted(HLO.rglob("*.hlo")):
         found += filter(None, map(_seed, sections_of(path)))
@@ -61,7 +63,7 @@ def _seed(section: Section) -> Seed | None:
 
 
 def named(name: str) -> list[Seed]:
-    """The tests of a rule: those called after it."""
+    """The tests of a rule: those with its name, or with its name and a suffix."""
     return [s for s in tests() if s.name == name or s.name.startswith(f"{name}_")]
 
 
@@ -72,7 +74,7 @@ def running(step: Pass) -> list[Seed]:
 
 @functools.cache
 def samples() -> tuple[Seed, ...]:
-    """Every op, on operands that are parameters."""
+    """A module for each sample of each op; the operands are parameters."""
     found: list[Seed] = []
     for opcode, cls in sorted(OPS.items()):
         for number, (op, shapes) in enumerate(cls.samples()):
@@ -110,7 +112,7 @@ def _copied(
 
 
 def program(draw: random.Random) -> Module:
-    """A random program: of many ops and types, or of kernels, loops and branches of f32."""
+    """A random program: of many ops and types, or of f32 arrays with loops and branches."""
     from random_modules import branching, looping, straight
     from test_random_programs import Generator
 

@@ -1,4 +1,4 @@
-"""A survey of cliffs: small JAX programs of the kinds that users write, each at two sizes."""
+"""A survey for performance cliffs: small JAX programs as users write them, each at two sizes."""
 
 from bench_lib.cliffs import (
     arrays,

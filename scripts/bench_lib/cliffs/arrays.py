@@ -1,4 +1,4 @@
-"""Reductions, movements of data, types and bits."""
+"""Reductions, ops that move data, conversions of types, operations on bits."""
 
 from __future__ import annotations
 

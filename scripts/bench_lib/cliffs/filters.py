@@ -12,7 +12,7 @@ from bench_lib.cliffs.program import Made, integers, key, normal, program
 
 
 def track() -> tuple[np.ndarray, ...]:
-    """The matrices of a body that moves in the plane, of which the place is seen."""
+    """The matrices of a Kalman filter for a body that moves in the plane, and whose position is observed."""
     f = np.eye(4, dtype=np.float32)
     f[0, 2] = f[1, 3] = 0.1
     return f, np.eye(2, 4, dtype=np.float32), np.eye(4, dtype=np.float32) * 0.01, np.eye(2, dtype=np.float32)

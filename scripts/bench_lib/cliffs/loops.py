@@ -1,4 +1,4 @@
-"""Loops: what does not change in them, what they carry, write, choose and nest."""
+"""Loops: invariant code, carried values, writes to arrays, branches, nested loops."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Chains of Markov, samplers, and what is around them."""
+"""Markov chains, samplers, and code around them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from bench_lib.cliffs.program import Made, integers, key, normal, program, unifo
 
 
 def regression(beta, x, y):
-    """Minus the log of a density: logistic regression with a normal prior."""
+    """Minus the log density of a logistic regression with a normal prior."""
     logits = x @ beta
     return jnp.sum(jax.nn.softplus(logits) - y * logits) + 0.5 * jnp.sum(beta * beta)
 

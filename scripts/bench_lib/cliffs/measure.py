@@ -1,4 +1,4 @@
-"""The section `cliffs`: each program in a process of its own, so that none can stop the survey."""
+"""The section `cliffs`. Each program runs in a process of its own, so that none can stop the survey."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from bench_lib.row import Effort, Row
 from bench_lib.timing import Times, compare
 
 GOAL = 1.2
-"""Times XLA's time that nothing may take."""
+"""The largest ratio to XLA's time that a program may have."""
 FIRST, COMPILE, RUN, TIMING = 120.0, 60.0, 10.0, 120.0
-"""Seconds after which XLA's first call, a compilation by axla, a run and the timing are given up."""
+"""Limits in seconds: of XLA's first call, of axla's compilation, of a run, and of the timing."""
 SLOW = 0.5
-"""Seconds of a call that is not timed again."""
+"""Calls that take more seconds than this are timed only once."""
 TOLERANCES = {"float64": 1e-9, "complex128": 1e-9, "float32": 1e-4, "complex64": 1e-4, "float16": 1e-2}
-WIDEST = 2e-2  # of narrower types
+WIDEST = 2e-2  # tolerance of narrower types
 
 
 def survey(effort: Effort) -> Iterator[Row]:
-    """All programs whose `kind: name` has `effort.only` in it: a row per size."""
+    """A row per size for each program whose `kind: name` contains `effort.only`."""
     for program in PROGRAMS:
         if effort.only in title(program):
             yield from _rows(program, effort)
@@ -42,7 +42,9 @@ def row_name(program: Program, size: int) -> str:
 
 
 def sides(program: Program, size: int) -> tuple[Callable[..., Any], tuple[Any, ...], Any, tuple[Any, ...]]:
-    """The program by axla, arrays for it, by stock JAX, and arrays for that. x64 must be as it wants it."""
+    """Returns the program compiled by axla, its arguments, the program compiled by stock JAX, and its
+    arguments. JAX must have x64 on or off as the program needs it.
+    """
     import jax
 
     import axla
@@ -54,8 +56,8 @@ def sides(program: Program, size: int) -> tuple[Callable[..., Any], tuple[Any, .
 
 
 def difference(found: Any, wanted: Any, tolerance: float | None) -> float:
-    """The largest difference between results, in units of what is allowed: a part of the largest element, and
-    of integers that depend on numbers with errors a part of the elements.
+    """The largest difference between results, divided by the tolerance. It is relative to the largest
+    element; for integers it is the part of the elements that differ.
     """
     import jax
 
@@ -69,7 +71,7 @@ def difference(found: Any, wanted: Any, tolerance: float | None) -> float:
 
 
 def array_difference(a: np.ndarray, b: np.ndarray, tolerance: float | None) -> float:
-    """The largest difference of two arrays, as `difference` has it."""
+    """The difference between two arrays, as `difference` defines it; infinite if they cannot be compared."""
     if a.shape != b.shape or a.dtype != b.dtype:
         return math.inf
     if b.dtype.kind in "biu":
@@ -86,12 +88,14 @@ def array_difference(a: np.ndarray, b: np.ndarray, tolerance: float | None) -> f
 
 
 def _rows(program: Program, effort: Effort) -> list[Row]:
-    """Runs a program in a child, which says what it found bit by bit, and ends it when it takes too long."""
-    fork = multiprocessing.get_context("fork")  # what was imported is there; JAX has no threads yet
+    """Runs a program in a child process, which sends its results step by step, and kills the child if a step
+    takes too long.
+    """
+    fork = multiprocessing.get_context("fork")  # it keeps the imported modules; JAX has no threads yet
     receiver, sender = fork.Pipe(duplex=False)
     child = fork.Process(target=_child, args=(program, effort, sender))
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # JAX warns of forks
+        warnings.simplefilter("ignore")  # JAX warns about forks
         child.start()
     sender.close()
     found: list[dict[str, Any]] = [{}, {}]
@@ -137,7 +141,9 @@ def _row(program: Program, effort: Effort, found: list[dict[str, Any]], place: i
 
 
 def _child(program: Program, effort: Effort, sender: Connection) -> None:
-    """Measures both sizes. Each message: place, what comes next, how long it may take, what was found."""
+    """Measures both sizes. Each message has: number of the size, next stage, its limit in seconds, new
+    results.
+    """
     import jax
 
     jax.config.update("jax_enable_x64", program.x64)

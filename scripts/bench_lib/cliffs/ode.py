@@ -12,7 +12,7 @@ from bench_lib.cliffs.program import Made, key, normal, program, uniform
 
 
 def rk4(field, y, h):
-    """A step of the classical method of Runge and Kutta."""
+    """A step of the classical Runge-Kutta method."""
     a = field(y)
     b = field(y + 0.5 * h * a)
     c = field(y + 0.5 * h * b)

@@ -1,4 +1,4 @@
-"""docs/cliffs.md: what the survey found, a line per program, the worst first."""
+"""Writes docs/cliffs.md: the results of the survey, a line per program, the largest ratio first."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ from bench_lib.row import Row
 
 NOTES = "## Notes"
 FASTER = 1.25
-"""Times XLA's growth from the small size to the large one above which axla's is marked: less may be noise."""
+"""axla's growth from the small to the large size is marked if it is more than this factor times XLA's;
+smaller differences may be noise.
+"""
 HEAD = """# Survey of cliffs
 
 {count} small JAX programs of the kinds that users write, each at two sizes, run by axla and by stock
@@ -44,7 +46,7 @@ before the measurement; the last column reports differences above the tolerance 
 
 
 def page(rows: Sequence[Row], old: Path, flags: str = "") -> str:
-    """The page; of the old one what follows the heading of the notes is kept."""
+    """The text of the page. The notes, which follow their heading in the old page, are kept."""
     threads = sorted({row.threads for row in rows})
     table = {(row.threads, row.name): row for row in rows}
     measured = [p for p in PROGRAMS if any((t, row_name(p, p.sizes[0])) in table for t in threads)]
@@ -61,17 +63,17 @@ def page(rows: Sequence[Row], old: Path, flags: str = "") -> str:
     lines += [_line(program, table, threads) for program in measured]
     text = "\n".join(lines) + "\n"
     before = old.read_text() if old.exists() else ""
-    heading = f"\n{NOTES}\n"  # the head names it, too
+    heading = f"\n{NOTES}\n"  # the first part contains the word too
     return text + (before[before.index(heading) :] if heading in before else "")
 
 
 def _of(program: Program, table: dict[tuple[int, str], Row], threads: Sequence[int]) -> list[Row | None]:
-    """The rows of a program: small and large for each number of threads."""
+    """The rows of a program: the small and the large size, for each number of threads."""
     return [table.get((t, row_name(program, size))) for t in threads for size in program.sizes]
 
 
 def _worst(program: Program, table: dict[tuple[int, str], Row], threads: Sequence[int]) -> float:
-    """The number that a program is sorted by: its largest ratio; one that failed comes first."""
+    """The sort key of a program: its largest ratio; infinite if a run failed."""
     found = [row for row in _of(program, table, threads) if row is not None]
     if any(row.ratio is None for row in found):
         return float("inf")
@@ -113,7 +115,7 @@ def _number(value: float) -> str:
 
 
 def _linked(source: str) -> str:
-    """A thread is a link."""
+    """Makes links of the GitHub issues in a text (`owner/name#number`)."""
     return re.sub(r"([\w.-]+/[\w.-]+)#(\d+)", r"[\1#\2](https://github.com/\1/issues/\2)", source)
 
 
@@ -150,7 +152,7 @@ def _summary(rows: Sequence[Row], threads: Sequence[int]) -> list[str]:
 
 
 def machine_line() -> str:
-    """The machine, and the versions of what was measured on it."""
+    """The machine, and the versions of the packages."""
     versions = ", ".join(
         f"{p} {importlib.metadata.version(p)}" for p in ("jax", "jaxlib", "numpy", "llvmlite")
     )

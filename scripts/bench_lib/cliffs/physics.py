@@ -11,7 +11,7 @@ from bench_lib.cliffs.program import Made, integers, key, normal, program, unifo
 
 
 def around(x):
-    """The sum of the four neighbours, periodic."""
+    """The sum of the four neighbours of each element; the grid is periodic."""
     return jnp.roll(x, 1, 0) + jnp.roll(x, -1, 0) + jnp.roll(x, 1, 1) + jnp.roll(x, -1, 1)
 
 

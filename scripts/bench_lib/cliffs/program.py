@@ -1,4 +1,4 @@
-"""A program of the survey. Rows of the survey are never removed: a program stays once it is here."""
+"""The programs of the survey. Programs are never removed from it."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ Made = tuple[Callable[..., Any], tuple[Any, ...]]
 
 @dataclass(frozen=True)
 class Program:
-    """`make(size)` gives a function of arrays, and arrays for it. `source` is the thread that has such a
-    program, or says who writes it. `tolerance`: relative error allowed instead of that of the result's type.
+    """A program of the survey. `make(size)` returns a function of arrays, and arrays for it. `source` is a
+    GitHub issue with such a program, or names who writes such programs. `tolerance` is the relative error
+    allowed, None for that of the result's type.
     """
 
     name: str
@@ -32,7 +33,7 @@ PROGRAMS: list[Program] = []
 def program(
     name: str, source: str, sizes: tuple[int, int], x64: bool = False, tolerance: float | None = None
 ) -> Callable[[Callable[[int], Made]], Callable[[int], Made]]:
-    """Adds what the decorated function makes to PROGRAMS. Its kind is the name of its file."""
+    """A decorator that adds the program made by a function to PROGRAMS. Its kind is the name of the file."""
 
     def add(make: Callable[[int], Made]) -> Callable[[int], Made]:
         kind = make.__module__.rpartition(".")[2]
@@ -55,5 +56,5 @@ def integers(high: int, *shape: int, seed: int = 0, dtype: Any = np.int32) -> np
 
 
 def key(seed: int = 7) -> np.ndarray:
-    """A key of JAX's random numbers."""
+    """A key for JAX's random numbers."""
     return np.array([0, seed], np.uint32)

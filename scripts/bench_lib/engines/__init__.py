@@ -1,4 +1,4 @@
-"""The section `engines`: whole models by axla and by inference engines, with random weights, in f32."""
+"""The section `engines`: whole models with random f32 weights, run by axla and by inference engines."""
 
 from bench_lib.engines.model import MODELS, Model
 

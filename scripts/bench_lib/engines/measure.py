@@ -1,9 +1,10 @@
-"""The section `engines`: each model by axla, by torch, by onnxruntime and by OpenVINO. Weights are constants
-for all of them.
+"""The section `engines`: each model run by axla, torch, onnxruntime and OpenVINO. All of them get the weights
+as constants.
 
-In models of bf16 all may take denormals for zero, as the engines do anyway; OpenVINO reads them as f32 and
-is told to compute in bf16. Models of 8 bits are files with nodes that quantize and dequantize, and operations
-of that kind that torch.compile knows: one by one torch would compute them in f32.
+In models of bf16, axla may treat denormals as zero, as the engines always do; OpenVINO reads these models as
+f32, with the option to compute in bf16. Models of 8 bits are files with QuantizeLinear and DequantizeLinear
+nodes and, for torch.compile, operations of this kind that it fuses; torch without compilation would compute
+them in f32.
 """
 
 from __future__ import annotations
@@ -23,18 +24,18 @@ from bench_lib.row import Effort, Row
 from bench_lib.timing import Call
 
 GOAL = 1.1
-"""Times the best engine's time that no model may take."""
+"""The largest ratio to the best engine's time that a model may have."""
 
 
 def engines(effort: Effort) -> Iterator[Row]:
-    """All models whose name has `effort.only` in it."""
+    """A row for each model whose name contains `effort.only`."""
     for model in MODELS:
         if effort.only in model.name:
             yield _row(model, effort)
 
 
 def axla_model(model: Model) -> tuple[Any, list[np.ndarray]]:
-    """The model as axla's program of inputs and weights, and these."""
+    """The model as a module whose parameters are inputs and weights, and the arrays for these."""
     import jax
 
     import axla.jax
@@ -49,7 +50,7 @@ def axla_model(model: Model) -> tuple[Any, list[np.ndarray]]:
     def draw(*given: Any) -> Any:
         return made(JaxNet((), weights, model.dtype), given)
 
-    if model.short == "s8":  # scales are those of what flows
+    if model.short == "s8":  # scales are computed from the values between layers
         draw(*inputs)
     else:
         jax.eval_shape(draw, *inputs)
@@ -94,7 +95,7 @@ def _makers(
         import torch
         from torch._inductor import config
 
-        config.freezing = True  # constants are folded, and laid out for oneDNN
+        config.freezing = True  # folds constants, and gives them layouts for oneDNN
         config.cpp.threads = threads
         module, tensors = _torch(model, weights, arrays, threads)
         torch._dynamo.reset()
@@ -115,12 +116,12 @@ def _makers(
         "onnxruntime": lambda: rivals.onnxruntime_call(file(), plain, threads),
         "OpenVINO": lambda: rivals.openvino_call(file(), plain, threads, precision),
     }
-    without = {"bf16": "onnxruntime", "s8": "torch"}.get(model.short)  # which have no such kernels
+    without = {"bf16": "onnxruntime", "s8": "torch"}.get(model.short)  # engines without kernels for the type
     return {name: make for name, make in makers.items() if name != without}
 
 
 def _quiet(call: Call) -> Call:
-    """The call without a record for gradients."""
+    """The call without recording gradients."""
     import torch
 
     return torch.no_grad()(call)
@@ -138,7 +139,7 @@ def _torch(
     class Module(torch.nn.Module):
         def __init__(self) -> None:
             super().__init__()
-            # Scales of tensors are numbers of the program.
+            # Scales of whole tensors become numbers in the program.
             self.weights = [float(x) if not x.ndim else _parameter(x) for x in weights]
             self.kept = torch.nn.ParameterList(x for x in self.weights if not isinstance(x, float))
 
@@ -156,7 +157,7 @@ def _torch(
 def _parameter(x: np.ndarray) -> Any:
     import torch
 
-    bits = torch.from_numpy(x if x.dtype.kind in "if" else x.view(np.int16))  # it does not know NumPy's bf16
+    bits = torch.from_numpy(x if x.dtype.kind in "if" else x.view(np.int16))  # NumPy's bf16 is unknown to it
     return torch.nn.Parameter(
         bits if x.dtype.kind in "if" else bits.view(torch.bfloat16), requires_grad=False
     )

@@ -1,4 +1,4 @@
-"""The models of the section `engines`. Models are never removed: one stays once it is here."""
+"""The models of the section `engines`. Models are never removed from it."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-# -- networks of convolutions
+# -- convolutional networks
 
 
 def resnet(n: Any, x: Any) -> Any:
-    """ResNet-50 as torchvision has it (v1.5)."""
+    """ResNet-50 v1.5, as in torchvision."""
     x = n.highest(n.relu(n.batch_norm(n.convolution(x, 64, (7, 7), 2))), 3, 2, 1)
     for wide, count, stride in ((64, 3, 1), (128, 4, 2), (256, 6, 2), (512, 3, 2)):
         for number in range(count):
@@ -27,7 +27,7 @@ def resnet(n: Any, x: Any) -> Any:
 
 
 def short_resnet(n: Any, x: Any) -> Any:
-    """`resnet` of 8 bits, with the batch norms in scales and biases."""
+    """ResNet-50 with 8-bit numbers; the batch norms are folded into scales and biases."""
     x = n.short(n.relu(n.short_convolution(n.short(x), 64, (7, 7), 2)), True)
     x = n.short_highest(x, 3, 2, 1)
     for wide, count, stride in ((64, 3, 1), (128, 4, 2), (256, 6, 2), (512, 3, 2)):
@@ -78,7 +78,7 @@ def efficientnet(n: Any, x: Any) -> Any:
 
 
 def unet(n: Any, x: Any) -> Any:
-    """A U-Net of four levels, of 32 to 512 channels, with padding and batch norm."""
+    """A U-Net of four levels, 32 to 512 channels, with padding and batch norm."""
 
     def twice(x: Any, wide: int) -> Any:
         for _ in range(2):
@@ -96,7 +96,9 @@ def unet(n: Any, x: Any) -> Any:
 
 
 def tcn(n: Any, x: Any) -> Any:
-    """Bai et al.'s temporal network: eight blocks of two causal convolutions of three steps."""
+    """The temporal convolutional network of Bai et al.: eight blocks of two causal convolutions of
+    width 3.
+    """
     for level in range(8):
         y = x
         for _ in range(2):
@@ -110,7 +112,9 @@ def tcn(n: Any, x: Any) -> Any:
 
 
 def encoder(n: Any, x: Any, before: bool) -> Any:
-    """Twelve layers of 768; the norm before or after what is added."""
+    """A transformer encoder of twelve layers of width 768. `before`: the norm is applied before each
+    sublayer, else after the residual addition.
+    """
     for _ in range(12):
         y = n.layer_norm(x) if before else x
         q, k, v = (n.heads(n.linear(y, 768), 12) for _ in range(3))
@@ -134,7 +138,7 @@ def vit(n: Any, x: Any) -> Any:
 
 
 def gpt2(n: Any, places: Any, cache: Any) -> Any:
-    """A token after those in the cache: logits, and the token's keys and values."""
+    """Decodes one token after those in the cache. Returns its logits, and its keys and values."""
     words, order, kept = n.weight(50257, 768, scale=0.1), n.weight(1024, 768, scale=0.1), []
     past = cache.shape[-2]
     x = n.rows(words, places) + order[past : past + 1]
@@ -149,7 +153,9 @@ def gpt2(n: Any, places: Any, cache: Any) -> Any:
 
 
 def llama(n: Any, places: Any, cache: Any) -> Any:
-    """Eight layers of 1024, 16 heads over 4 of keys and values: logits, the token's keys and values."""
+    """Decodes one token by eight layers of width 1024, with 16 query heads and 4 key and value heads. Returns
+    its logits, and its keys and values.
+    """
     words, kept = n.weight(32000, 1024), []
     past = cache.shape[-2]
     cosine = n.table(lambda _: np.tile(np.cos(past / 10000.0 ** (np.arange(32) / 32)), 2))
@@ -165,22 +171,23 @@ def llama(n: Any, places: Any, cache: Any) -> Any:
         q, k = turned(q), turned(k)
         kept.append(n.stacked([k, v]))
         k, v = (n.concatenated([cache[layer, part], new], 2) for part, new in enumerate((k, v)))
-        y = n.attention(q.reshape(1, 4, 4, 64), k, v)  # the heads of one token are like tokens
+        y = n.attention(q.reshape(1, 4, 4, 64), k, v)  # the query heads of a group take the place of tokens
         x = x + n.linear(y.reshape(1, 1, 1024), 1024, False)
         y = n.rms_norm(x)
         x = x + n.linear(n.silu(n.linear(y, 2816, False)) * n.linear(y, 2816, False), 1024, False)
     return n.linear(n.rms_norm(x), 32000, False), n.stacked(kept)
 
 
-# -- the list
+# -- the list of models
 
 
 @dataclass(frozen=True)
 class Model:
-    """A model of the list: its name, what makes it of a `Net` and inputs, the shapes of the inputs, images as
-    height x width x channels. `words`: the first input has numbers of words below it. `recurrent`: ONNX has
-    the layer, which only torch's older exporter writes. `short`: bf16 where all but the inputs and results is
-    of that type, s8 where kernels and what flows between layers is.
+    """A model: its name, a function that applies it to a `Net` and inputs, and the shapes of the inputs
+    (images are height x width x channels). `words`: the elements of the first input are integers below this
+    number. `recurrent`: the model has a recurrent layer, for which only torch's older ONNX exporter works.
+    `short`: "bf16" if all but inputs and results are bf16, "s8" if kernels and the values between layers are
+    8-bit integers.
     """
 
     name: str
@@ -193,7 +200,7 @@ class Model:
 
     @property
     def dtype(self) -> Any:
-        """Of the weights that are floats."""
+        """The type of the weights that are floats."""
         import ml_dtypes
 
         return ml_dtypes.bfloat16 if self.short == "bf16" else np.float32

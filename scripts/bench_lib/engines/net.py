@@ -1,10 +1,10 @@
-"""The layers that models are written in: layers that exist twice, in JAX and (see `torch_net`) in torch, over
-the same random weights.
+"""The layers that models are written in. Each exists twice, in JAX and in torch (`torch_net`), and uses the
+same random weights.
 
-Short layers compute with numbers of 8 bits: kernels have a scale per feature, what flows between layers one
-of its own, and biases are integers in units of both.
+Short layers compute with 8-bit integers: kernels have a scale per feature, values between layers have a scale
+per tensor, and biases are integers in units of the product of both scales.
 
-Images are NHWC for JAX and NCHW for torch, and steps NWC and NCW. Weights are in the order of their use.
+Images are NHWC in JAX and NCHW in torch, sequences NWC and NCW. Weights are stored in the order of their use.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Pads = tuple[tuple[int, int], ...]
 
 @dataclass(frozen=True)
 class Short:
-    """Numbers of 8 bits in units of `scale`; `positive`: none is negative."""
+    """8-bit integers in units of `scale`. `positive`: none is negative."""
 
     values: Any
     scale: Any
@@ -32,8 +32,8 @@ class Short:
 
 
 class Net:
-    """One pass through a model. Layers take weights in order, or draw them where there are none yet, floats
-    as `dtype`.
+    """The evaluation of a model on inputs. Layers take their weights from `weights`, in order; if `drawn` is
+    given, they draw random weights and append them to it, floats as `dtype`.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class Net:
         return found + self.weight(wide, scale=0.1) if bias else found
 
     def batch_norm(self, x: Any) -> Any:
-        """With its statistics, as it is in inference."""
+        """Batch norm in inference, with fixed mean and variance."""
         count = self.channels(x)
         scale, shift, mean = (self.weight(count, scale=0.1, mean=m) for m in (1, 0, 0))
         return self.normalized(x, scale, shift, mean, abs(self.weight(count, scale=0.1, mean=1)))
@@ -80,14 +80,16 @@ class Net:
         return self.layer_normalized(x, self.weight(wide, scale=0.1, mean=1), self.weight(wide, scale=0.1))
 
     def heads(self, x: Any, count: int) -> Any:
-        """Batch x tokens x width as batch x heads x tokens x width of a head."""
+        """Reshapes batch x tokens x width to batch x heads x tokens x width of a head."""
         return self.transposed(x.reshape(x.shape[0], x.shape[1], count, -1))
 
     def merged(self, x: Any) -> Any:
         return self.transposed(x).reshape(x.shape[0], x.shape[2], -1)
 
     def short(self, x: Any, positive: bool = False) -> Short:
-        """Rounded; the largest number that the model's own inputs give is 127."""
+        """Rounds to 8 bits. The scale maps the largest absolute value, which the random inputs of the model
+        give, to 127.
+        """
         scale = self.table(lambda _: np.max(np.abs(x), initial=1e-6) / 127)
         return Short(self.rounded(x, scale, positive), scale, positive)
 
@@ -100,17 +102,17 @@ class Net:
         return self.short_product(x, *self.short_weights(x.values.shape[-1], wide))
 
     def short_weights(self, *shape: int) -> tuple[Any, Any, Any]:
-        """A kernel, a bias and the features' scales."""
+        """A kernel, a bias, and a scale for each feature."""
         kernel = self.table(lambda rng: rng.integers(-127, 128, shape, np.int8))
         shift = self.table(lambda rng: rng.integers(-3000, 3000, shape[-1:], np.int32))
         size = (2 / math.prod(shape[:-1])) ** 0.5 / 73
         return kernel, shift, self.weight(*shape[-1:], scale=0.1 * size, mean=size)
 
-    # Below: what differs between the two.
+    # The methods below differ between JAX and torch.
 
 
 class JaxNet(Net):
-    """Layers as JAX's users write them."""
+    """Layers as users of JAX write them."""
 
     def channels(self, x: Any) -> int:
         return x.shape[-1]
@@ -166,7 +168,7 @@ class JaxNet(Net):
         return scores.astype(q.dtype) @ v
 
     def doubled(self, x: Any, wide: int) -> Any:
-        """A transposed convolution of 2x2 with stride 2."""
+        """A transposed convolution with a 2x2 window and stride 2."""
         w = self.weight(2, 2, x.shape[-1], wide, scale=x.shape[-1] ** -0.5)
         return lax.conv_transpose(x, w, (2, 2), "VALID", dimension_numbers=("NHWC", "HWIO", "NHWC"))
 
@@ -190,7 +192,7 @@ class JaxNet(Net):
         return x.reshape(x.shape[0], -1, x.shape[-1])
 
     def pixels(self, x: Any) -> Any:
-        """An image or steps as NHWC or NWC."""
+        """Converts an image or a sequence to NHWC or NWC."""
         return x
 
     def transposed(self, x: Any) -> Any:
@@ -203,7 +205,9 @@ class JaxNet(Net):
         return jnp.stack(parts)
 
     def recurrent(self, x: Any, kind: str, size: int) -> Any:
-        """An LSTM or a GRU over batch x steps x width, from zeros, as torch has them."""
+        """An LSTM or a GRU over batch x steps x width, as torch defines them, with zeros as the initial
+        state.
+        """
         gates = 4 if kind == "lstm" else 3
         into, kept = (self.weight(gates * size, n, scale=n**-0.5) for n in (x.shape[-1], size))
         b_in, b_kept = (self.weight(gates * size, scale=0.1) for _ in range(2))

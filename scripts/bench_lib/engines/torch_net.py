@@ -1,4 +1,4 @@
-"""The layers of `Net` in torch, which is imported here."""
+"""The layers of `Net` in torch. This file imports torch."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from dataclasses import replace
 from typing import Any
 
 import torch
-import torch.ao.quantization.fx._decomposed  # which registers the operations
+import torch.ao.quantization.fx._decomposed  # registers the operations
 import torch.nn.functional as F
 
 from bench_lib.engines.net import Net, Pads, Short
 
 _SHORT = torch.ops.quantized_decomposed
-"""Operations that torch.compile and torch's exporter to ONNX know."""
+"""The operations for 8-bit numbers that torch.compile and the ONNX exporter of torch support."""
 
 
 class TorchNet(Net):
-    """Layers as torch's users have them."""
+    """Layers as users of torch write them."""
 
     def channels(self, x: Any) -> int:
         return x.shape[1]
@@ -42,12 +42,12 @@ class TorchNet(Net):
         return F.linear(self.long(x), self._long(w.T, scale), self._long(shift, scale * x.scale))
 
     def _long(self, values: Any, scale: Any) -> Any:
-        """The numbers of weights whose features, their first dimension, have scales."""
+        """Converts 8-bit weights to floats. Each feature, in the first dimension, has a scale."""
         limits, zero = torch.iinfo(values.dtype), torch.zeros(len(scale), dtype=torch.int64)
         return _SHORT.dequantize_per_channel(values, scale, zero, 0, limits.min, limits.max, values.dtype)
 
     def rounded(self, x: Any, scale: Any, positive: bool) -> Any:
-        # Bytes without a sign are what engines multiply with kernels that have one.
+        # Unsigned bytes, since engines multiply them with signed kernels.
         return _SHORT.quantize_per_tensor(x, scale, 0 if positive else 128, 0, 255, torch.uint8)
 
     def short_highest(self, x: Short, size: int, stride: int, pad: int) -> Short:

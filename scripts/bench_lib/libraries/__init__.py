@@ -1,4 +1,4 @@
-"""The section `peers`: jobs for which there are good libraries, by axla and by all of them."""
+"""The section `peers`: jobs for which there are good libraries, run by axla and by all of these."""
 
 from bench_lib.libraries import arrays, layers, products
 from bench_lib.libraries.job import JOBS, Job

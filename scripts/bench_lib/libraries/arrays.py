@@ -1,4 +1,6 @@
-"""Jobs on arrays: scans, functions of elements, reductions, order, movement, transforms, random numbers."""
+"""Jobs on arrays: scans, elementwise functions, reductions, sorts, data movement, transforms, random
+numbers.
+"""
 
 from __future__ import annotations
 
@@ -101,7 +103,7 @@ job(
     "NeRF's transmittance (torch.cumprod)",
     near_one,
     lambda x: jnp.cumprod(x),
-    tolerance=3e-2,  # of a million roundings one after the other
+    tolerance=3e-2,  # a million roundings add up
     numpy=np.cumprod,
     torch=lambda x: torch.cumprod(x, 0),
 )
@@ -123,7 +125,7 @@ job(
     torch=lambda x: torch.cummax(x, 1)[0],
 )
 
-# -- functions of elements
+# -- elementwise functions
 job(
     "exp of 1M",
     "torch's benchmarks/operator_benchmark, unary",
@@ -276,7 +278,7 @@ job(
     view=lambda x: np.asarray(x).astype(int),
 )
 
-# -- order
+# -- sorts and searches
 job(
     "sort of 1M",
     "issue 21; numpy's benchmarks/bench_function_base",
@@ -329,7 +331,7 @@ job(
     view=None,
 )
 
-# -- movement
+# -- data movement
 job(
     "transpose, 4096x4096",
     "bench kernels",

@@ -1,4 +1,4 @@
-"""A job of the section `peers`. Jobs are never removed: one stays once it is here."""
+"""The jobs of the section `peers`. Jobs are never removed from it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Arrays = tuple[np.ndarray, ...]
 
 
 class Late:
-    """A module that is imported when something of it is used."""
+    """A module that is imported when one of its attributes is first used."""
 
     def __init__(self, name: str):
         self._name = name
@@ -29,10 +29,11 @@ linalg, special = Late("scipy.linalg"), Late("scipy.special")
 
 @dataclass(frozen=True)
 class Job:
-    """`function` is the job in JAX, `peers` the same by library: of NumPy's arrays (numba compiles its own),
-    of torch's tensors for torch. Where `onnx`, torch's function exported runs in onnxruntime too.
-    `source` says who has the job. `flops` are those of the job, zero where bytes are the limit. `view` makes
-    of the results what is compared, None where each library has its own random numbers.
+    """A job: `function` is in JAX, `peers` has the same for each library, as a function of NumPy arrays (of
+    tensors for torch; numba compiles its own). `onnx`: torch's function is also exported and run by
+    onnxruntime. `source` names who has such a job. `flops` is the number of floating-point operations, 0 if
+    memory limits the job. `view` converts the results before they are compared; None: they are not, since
+    each library has its own random numbers.
     """
 
     name: str
@@ -59,7 +60,7 @@ def job(
 
 
 def normal(*shapes: tuple[int, ...], dtype: Any = np.float32) -> Callable[[], Arrays]:
-    """Makes arrays of normal numbers."""
+    """Returns a function that makes arrays of normally distributed numbers."""
     return lambda: tuple(
         np.random.default_rng(number).standard_normal(shape).astype(dtype)
         for number, shape in enumerate(shapes)
@@ -67,6 +68,6 @@ def normal(*shapes: tuple[int, ...], dtype: Any = np.float32) -> Callable[[], Ar
 
 
 def with_indices(high: int, count: int, *shapes: tuple[int, ...]) -> Callable[[], Arrays]:
-    """Makes arrays of normal numbers, and so many indices below `high` behind them."""
+    """Returns a function that makes such arrays, followed by an array of `count` indices below `high`."""
     found = np.random.default_rng(9).integers(0, high, count).astype(np.int32)
     return lambda: (*normal(*shapes)(), found)

@@ -1,5 +1,5 @@
-"""Jobs of neural networks: convolutions, pooling, attention. Images are NHWC for axla, as JAX's users have
-them, and for torch the same bytes in its channels_last.
+"""Jobs of neural networks: convolutions, pooling, attention. Images are NHWC in axla, as in JAX; torch gets
+the same bytes as channels_last.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from bench_lib.libraries.job import F, jax, jnp, job, lax, normal, torch
 
 
 def planes(x: Any) -> Any:
-    """NHWC in torch's order of axes: a view."""
+    """A view of an NHWC array with torch's order of axes, NCHW."""
     return x.permute(0, 3, 1, 2)
 
 
@@ -25,7 +25,7 @@ def convolution(
     name: str, source: str, image: tuple[int, ...], kernel: tuple[int, ...], stride: int = 1, groups: int = 1,
     onnx: bool = True,
 ) -> None:  # fmt: skip
-    """A convolution with zeros around it, its kernel in HWIO."""
+    """Adds a job: a convolution with zero padding and a kernel in HWIO."""
     pad = kernel[0] // 2
     out = [-(-size // stride) for size in image[1:3]]
     numbers = ("NHWC", "HWIO", "NHWC")
@@ -44,7 +44,9 @@ def convolution(
 
 
 def gradient(of: int) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    """The gradient of a 3x3 convolution by its image (0) or its kernel (1), for a gradient of the result."""
+    """The gradient of a 3x3 convolution with respect to its image (`of` is 0) or its kernel (1), given that
+    of the result. Returns the functions for axla and for torch.
+    """
 
     def plain(x: Any, w: Any) -> Any:
         return lax.conv_general_dilated(x, w, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC"))
@@ -62,7 +64,9 @@ def gradient(of: int) -> tuple[Callable[..., Any], Callable[..., Any]]:
 
 
 def attention(causal: bool) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    """Attention of heads x tokens x width, written as its formula for axla."""
+    """Attention over heads x tokens x width. Returns the functions for axla, which writes out the formula,
+    and for torch.
+    """
 
     def ours(q: Any, k: Any, v: Any) -> Any:
         scores = q @ k.swapaxes(-1, -2) * np.float32(q.shape[-1] ** -0.5)

@@ -1,4 +1,4 @@
-"""The section `peers`: each job by axla and by every library that has it."""
+"""The section `peers`: each job is run by axla and by every library that has it."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from bench_lib.row import Effort, Row
 from bench_lib.timing import Call
 
 GOAL = 1.15
-"""Times the best library's time that no job may take."""
+"""The largest ratio to the best library's time that a job may have."""
 
 
 def library_peers(effort: Effort) -> Iterator[Row]:
-    """All jobs whose name has `effort.only` in it."""
+    """A row for each job whose name contains `effort.only`."""
     for job in JOBS:
         if effort.only in job.name:
             yield _row(job, effort)
@@ -32,7 +32,7 @@ def _row(job: Job, effort: Effort) -> Row:
     placed = [axla.device_put(x) for x in arrays]
     sides: dict[str, Call] = {"axla": lambda: compiled(*placed)}
     results = rivals.leaves(sides["axla"]())
-    # A result that is a tuple has its parts in a list.
+    # `results` has one array for each part of a tuple.
     wanted = rivals.leaves(job.view(results if len(results) > 1 else results[0])) if job.view else []
     makers = _makers(job, arrays, effort.threads)
     found, reasons = rivals.agreeing(makers, wanted, job.view, job.tolerance)
@@ -43,7 +43,9 @@ def _row(job: Job, effort: Effort) -> Row:
 
 
 def _limits(job: Job, arrays: list[np.ndarray], threads: int) -> dict[str, float]:
-    """Seconds that the machine needs at least: to copy as many bytes, and for the multiply-adds."""
+    """The least seconds that the machine needs: to copy the bytes of the arrays, and for the floating-point
+    operations.
+    """
     limits = {"copy": machine.copied(sum(x.nbytes for x in arrays), threads)}
     if job.flops and (speed := machine.multiplied(arrays[0].dtype == np.float64, threads)):
         limits["flops"] = job.flops / speed

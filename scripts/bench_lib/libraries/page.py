@@ -1,5 +1,5 @@
-"""The section of docs/benchmarks.md about libraries: a line per job, with the part of the machine's limit
-that axla reaches. What stands in the last column, where the time goes, is written by hand and kept.
+"""Writes the section of docs/benchmarks.md about libraries: a line per job, with the part of the limit of the
+machine that axla reaches. The last column, the reason for the time, is written by hand and kept.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from bench_lib.row import Row
 
 HEADING = "## Libraries"
 LEAST = 0.6
-"""Of the machine's limit; a job that reaches less has its reason in the last column."""
+"""The least part of the limit of the machine; a job that reaches less needs a reason in the last column."""
 HEAD = """{heading}
 
 These jobs have good libraries. Each is compared with the best of NumPy, SciPy, torch, Numba and onnxruntime
@@ -41,7 +41,7 @@ the dominant loop.
 
 
 def page(rows: Sequence[Row], old: Path, flags: str = "") -> str:
-    """The old page with this section written again, or added at its end."""
+    """The old page with a new version of this section, or with the section added at its end."""
     text = old.read_text() if old.exists() else ""
     start = text.index(f"{HEADING}\n") if f"{HEADING}\n" in text else len(text)
     end = text.find("\n## ", start + 1)

@@ -1,6 +1,7 @@
-"""A pytest plugin: installs axla before the first case, when the files have asked for their devices.
+"""A pytest plugin that installs axla before the first case, after the test files have requested their
+devices.
 
-JAX's cases check that they leave the configuration alone, so none of them may be the one that installs axla.
+JAX's cases check that they do not change the configuration, so none of them may install axla.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""A pytest plugin: writes lines of JSON when the cases are known, when one begins and ends, and at the end.
+"""A pytest plugin that writes JSON lines: the list of cases, the begin and the end of each, and the end of
+the run.
 
-`JAX_TESTS_RECORD` names the file that the lines are appended to, `JAX_TESTS_DONE` one with the cases that are
-not to be run, a JSON list. It imports pytest only: JAX is imported by the tests, in the order they want.
+`JAX_TESTS_RECORD` names the file to which the lines are appended, `JAX_TESTS_DONE` a file with a JSON list of
+the cases that are skipped. The plugin imports pytest only; the tests import JAX, in the order that they need.
 """
 
 from __future__ import annotations
@@ -14,16 +15,16 @@ from typing import Any
 import pytest
 
 REPORTS: dict[str, list[pytest.TestReport]] = {}
-"""The reports of the case that runs: of its set-up, its call, its end."""
+"""The reports of the set-up, the call and the tear-down of the running case."""
 
 
 def write(**line: Any) -> None:
-    with open(os.environ["JAX_TESTS_RECORD"], "ab", buffering=0) as record:  # whole lines, or none
+    with open(os.environ["JAX_TESTS_RECORD"], "ab", buffering=0) as record:  # each line is written whole
         record.write(json.dumps(line).encode() + b"\n")
 
 
 def case_of(nodeid: str) -> str:
-    """The case without its file: `Class::test`."""
+    """The name of a case without its file: `Class::test`."""
     return nodeid.partition("::")[2]
 
 
@@ -53,7 +54,7 @@ def pytest_runtest_logfinish(nodeid: str) -> None:
 
 
 def reason(report: Any) -> str:
-    """The beginning of what an error or a skip says, in one line."""
+    """The beginning of the message of an error or a skip, in one line."""
     if isinstance(report.longrepr, tuple):
         text = report.longrepr[2]
     else:

@@ -1,4 +1,4 @@
-"""Where JAX finds axla that is not installed: on the path, as an entry point would name it."""
+"""Makes JAX find axla on the path, if axla is not installed: it has the module name that JAX searches for."""
 
 from axla.jax.plugin import initialize
 
