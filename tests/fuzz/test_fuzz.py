@@ -186,11 +186,8 @@ ENTRY e { x = f32[3,5] parameter(0)
             root = mutate.mutant(axla.parse(text), random.Random(seed), F32).entry.root
         except mutate.Unfit:
             continue
-        found |= (
-            {(root.op.feature_group_count, root.op.batch_group_count)}
-            if root.opcode == "custom-call"
-            else set()
-        )
+        if root.opcode == "custom-call":
+            found.add((root.op.feature_group_count, root.op.batch_group_count))
     assert found == {(1, 1), (1, 2), (2, 1)}
 
 
