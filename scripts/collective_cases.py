@@ -1,7 +1,7 @@
-"""Collectives in all their forms, as programs of several participants: see scripts/sweep_collectives.
+"""Collectives in all their forms, as programs of several participants, for scripts/sweep_collectives.
 
-A case is one collective. Those for the same participants go into one program, whose results are compared on
-two backends, leaf by leaf and bit by bit.
+A case is one collective. The cases for the same participants are put into one program, whose results are
+compared on two backends, leaf by leaf and bit by bit.
 """
 
 from __future__ import annotations
@@ -23,14 +23,16 @@ from axla.core.errors import AxlaError
 
 GRIDS = {2: [(2, 1), (1, 2)], 3: [(3, 1), (1, 3)], 4: [(4, 1), (2, 2), (1, 4)],
          8: [(8, 1), (4, 2), (2, 4), (1, 8)]}  # fmt: skip
-"""(replicas, partitions) by the number of participants."""
+"""The (replicas, partitions) for each number of participants."""
 BLOCK = 70_001
-"""Elements of what is larger than a block of any kernel."""
+"""A number of elements that is larger than a block of any kernel."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """A collective: `lines` with @0, @1... for its parameters and @r0, @r1... for what is compared."""
+    """A collective. `lines` has its instructions, with @0, @1... for its parameters and @r0, @r1... for the
+    results to compare.
+    """
 
     name: str
     grid: tuple[int, int]
@@ -39,12 +41,12 @@ class Case:
     results: tuple[str, ...]
     computations: tuple[str, ...] = ()
     bounds: tuple[int, ...] = field(default=())
-    """Of parameters that are numbers: below which they are; 0 for any value."""
+    """For each parameter, the bound that its integers are below; 0 for any value."""
     folds: bool = False
 
 
 def program(cases: Sequence[Case]) -> str:
-    """The text of a program of cases that are for the same participants."""
+    """The text of a program with these cases, which are all for the same participants."""
     replicas, partitions = cases[0].grid
     computations = dict.fromkeys(text for case in cases for text in case.computations)
     numbers, lines, leaves = itertools.count(), [], []
@@ -70,7 +72,7 @@ def _named(found: re.Match[str], number: int, parameters: Sequence[str]) -> str:
 
 
 def inputs(cases: Sequence[Case], seed: int) -> list[list[np.ndarray]]:
-    """Arguments for every participant."""
+    """Random arguments for each participant."""
     rng = np.random.default_rng(seed)
     rows = []
     for _ in range(math.prod(cases[0].grid)):
@@ -83,7 +85,9 @@ def inputs(cases: Sequence[Case], seed: int) -> list[list[np.ndarray]]:
 
 
 def values(rng: np.random.Generator, kind: str, bound: int = 0) -> np.ndarray:
-    """An array of a type such as f32[2,3]: of floats, a third any bits, a third small, and special ones."""
+    """A random array of a type such as f32[2,3]. A third of the floats has random bits, a third is small; the
+    others are special values.
+    """
     name, _, rest = kind.partition("[")
     dims = tuple(int(d) for d in rest.partition("]")[0].split(",") if d)
     dtype = dtypes.dtype(name)
@@ -120,7 +124,9 @@ def _floats(rng: np.random.Generator, dtype: DType, dims: tuple[int, ...]) -> np
 
 
 def reducers(kind: str) -> dict[str, str]:
-    """Reducers of an element type, by their names: XLA's, one whose order matters, and one in f32."""
+    """Computations that reduce an element type, by name: the ones that XLA knows, one whose result depends on
+    the order, and one that computes in f32.
+    """
     dtype = dtypes.dtype(kind)
     ops = ["maximum", "minimum"] if not dtype.is_complex else []
     ops += ["add", "multiply"] if not dtype.is_pred else []
@@ -142,7 +148,9 @@ def _reducer(kind: str, name: str, lines: str) -> str:
 
 
 def _variadic(kind: str) -> str:
-    """Of pairs (value, number), the pair of the greater value; the first one where it is not less."""
+    """A reducer of pairs (value, index): it returns the pair with the larger value, the first one if they are
+    equal.
+    """
     given = [f"{kind}[]", "s32[]"] * 2
     parameters = "\n".join(f" {n} = {given[k]} parameter({k})" for k, n in enumerate("aibj"))
     if dtypes.dtype(kind).is_complex:
@@ -158,7 +166,9 @@ def _variadic(kind: str) -> str:
 
 @dataclass(frozen=True)
 class Groups:
-    """`text` of the attributes, the members of a group (0: they differ), and the mode."""
+    """Replica groups: the `text` of the attributes, the number of participants of a group (0: it differs),
+    and the mode.
+    """
 
     text: str
     size: int
@@ -166,7 +176,9 @@ class Groups:
 
 
 def groups(rng: np.random.Generator, grid: tuple[int, int], mode: str) -> Iterator[Groups]:
-    """Groups of a mode that name all members: as lists in any order, as iota and as axes of a mesh."""
+    """Yields groups of a mode that contain all participants: lists in random order, iota, and axes of a
+    mesh.
+    """
     replicas, partitions = grid
     count = {"replica": replicas, "partition": partitions, "across": replicas}.get(
         mode, replicas * partitions
@@ -201,7 +213,7 @@ def groups(rng: np.random.Generator, grid: tuple[int, int], mode: str) -> Iterat
 
 
 def uneven(rng: np.random.Generator, grid: tuple[int, int]) -> Iterator[Groups]:
-    """Groups of replicas of unequal size, which an all-reduce may have."""
+    """Yields groups of replicas of unequal sizes, which an all-reduce may have."""
     order = rng.permutation(grid[0]).tolist()
     for cut in range(1, grid[0]):
         parts = [order[:cut], order[cut:]]
@@ -210,7 +222,7 @@ def uneven(rng: np.random.Generator, grid: tuple[int, int]) -> Iterator[Groups]:
 
 
 def modes(opcode: str) -> tuple[str, ...]:
-    """The modes that an operation has: those without use_global_device_ids have a channel for partitions."""
+    """The modes of a collective. Those without use_global_device_ids have a channel for partitions."""
     two = (
         "all-to-all",
         "ragged-all-to-all",
@@ -222,7 +234,7 @@ def modes(opcode: str) -> tuple[str, ...]:
 
 
 def some_in_none(rng: np.random.Generator, grid: tuple[int, int], mode: str) -> Iterator[Groups]:
-    """Groups that leave members out."""
+    """Yields groups that do not contain all participants."""
     count = grid[0] if mode == "replica" else grid[1]
     for size in range(1, count + 1):
         named = rng.permutation(count)[:size].tolist()
@@ -236,7 +248,7 @@ SHAPES = ("[]", "[0,3]", "[1]", "[7,5]", "[5,7]{0,1}", "[2,3,5]{0,2,1}", f"[{BLO
 
 
 def cases(kind: str, grid: tuple[int, int], seed: int = 1) -> list[Case]:
-    """Every collective of an element type on a grid of participants."""
+    """All collectives of an element type on a grid of participants."""
     rng = np.random.default_rng(seed)
     found: list[Case] = []
     for make in (all_reduces, reduce_scatters, gathers, exchanges, permutes, rooted, ragged):
@@ -280,7 +292,7 @@ def _tuple_of(
     opcode: str, grid: tuple[int, int], operands: tuple[str, ...], results: tuple[str, ...], rest: str,
     computations: tuple[str, ...] = (),
 ) -> Case:  # fmt: skip
-    """A collective of several arrays."""
+    """A collective with several operands and results."""
     names = ", ".join(f"@{n}" for n in range(len(operands)))
     lines = [f"@r = ({', '.join(results)}) {opcode}({names}){rest}"]
     lines += [f"@r{n} = {kind} get-tuple-element(@r), index={n}" for n, kind in enumerate(results)]
@@ -295,7 +307,7 @@ def _resized(kind: str, dims: Sequence[int], at: int, factor: int, layout: str =
 
 PLACES = (((3, 5), 0, ""), ((3, 5), 1, ""), ((5, 3), 0, "{0,1}"), ((2, 3, 5), 1, "{0,2,1}"), ((0, 3), 1, ""),
           ((BLOCK // 3,), 0, ""), ((2, 3, 5), 2, "{2,0,1}"))  # fmt: skip
-"""Sizes of a part, the dimension that grows, a layout."""
+"""Rows: sizes of a part, the dimension that grows, a layout."""
 
 
 def reduce_scatters(rng: np.random.Generator, kind: str, grid: tuple[int, int]) -> Iterator[Case]:
@@ -392,12 +404,12 @@ def ragged(rng: np.random.Generator, kind: str, grid: tuple[int, int]) -> Iterat
                    (0, 0, rows + 3, 5, rows + 3, 5))  # fmt: skip
 
 
-# Comparing
+# Comparison
 
 
 @dataclass
 class Outcome:
-    """A case that is not the same on two backends; or that both refuse, for this reason."""
+    """A case that differs between two backends, or that both do not support, with the reason."""
 
     case: Case
     detail: str
@@ -407,7 +419,9 @@ class Outcome:
 def compared(
     given: Sequence[Case], seed: int, backends: Sequence[str] = ("interpreter", "cpu")
 ) -> list[Outcome]:
-    """The cases whose results differ on two backends, and those that one or both refuse."""
+    """Returns the cases whose results differ between two backends, and those that a backend does not
+    support.
+    """
     found = [_run(given, seed, backend) for backend in backends]
     errors = [f"{b}: {one}" for b, one in zip(backends, found, strict=True) if isinstance(one, AxlaError)]
     if not errors:
@@ -440,7 +454,9 @@ def _differences(given: Sequence[Case], wanted: Any, found: Any) -> list[Outcome
 
 
 def difference(a: np.ndarray, b: np.ndarray, folds: bool) -> str:
-    """Describes how the bits of two arrays differ. All NaNs that arithmetic computes are equal."""
+    """The difference between the bits of two arrays; "" if there is none. If the collective computes
+    (`folds`), all NaNs are equal.
+    """
     if a.dtype != b.dtype or a.shape != b.shape:
         return f"{a.dtype}{list(a.shape)} and {b.dtype}{list(b.shape)}"
     bits = f"V{a.dtype.itemsize}"

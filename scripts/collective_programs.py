@@ -1,4 +1,4 @@
-"""Random programs of several participants: collectives at once and in two halves, between computations, in
+"""Random programs of several participants: synchronous and asynchronous collectives, between computations, in
 loops and branches. `scripts/sweep_collectives --programs N` compares them on two backends.
 """
 
@@ -14,14 +14,14 @@ import axla
 from axla.core.errors import AxlaError
 
 SIZE = 24
-"""Elements of every array; divisible by 2, 3, 4 and 8 members."""
+"""The number of elements of every array; it is divisible by 2, 3, 4 and 8 participants."""
 ARRAY = f"f32[{SIZE}]"
 GLOBAL = ", channel_id=3, use_global_device_ids=true"
 GRIDS = ((2, 1), (1, 2), (3, 1), (4, 1), (2, 2), (1, 4), (4, 2), (2, 4))
 
 
 class Text:
-    """Writes a program; `rng` decides everything."""
+    """Writes a random program; `rng` makes all choices."""
 
     def __init__(self, rng: random.Random, grid: tuple[int, int]) -> None:
         self.rng, self.grid = rng, grid
@@ -43,7 +43,9 @@ class Text:
         return "\n".join([head, *self.computations, *entry])
 
     def steps(self, values: list[str], count: int, depth: int) -> tuple[list[str], str]:
-        """Lines that compute from values, and the name of one that depends on most of them."""
+        """Returns lines that compute from these values, and the name of a value that depends on most of
+        them.
+        """
         lines: list[str] = []
         begun: list[tuple[str, str]] = []
         for _ in range(count):
@@ -97,7 +99,7 @@ class Text:
         return f", source_target_pairs={{{text}}}{', channel_id=3' * mode}"
 
     def begin(self, lines: list[str], operand: str) -> list[tuple[str, str]]:
-        """The first half of a collective; its name, and the opcode of the second."""
+        """Adds the start of an asynchronous collective; returns its name and the opcode of the done op."""
         start = self.name()
         if self.rng.random() < 0.6:
             lines.append(f"{start} = {ARRAY} all-reduce-start({operand}){self.reduced()}")
@@ -110,7 +112,7 @@ class Text:
         lines.append(f"{values[-1]} = {ARRAY} {pair[1]}({pair[0]})")
 
     def whole(self, operand: str, values: list[str]) -> list[str]:
-        """A collective at once; a gather is cut again."""
+        """The lines of a synchronous collective; a larger result is cut to the size of the others."""
         values.append(self.name())
         found, mode = values[-1], self.rng.choice(["replica", "partition"])
         count = self.grid[0] * self.grid[1]
@@ -126,7 +128,7 @@ class Text:
         ])  # fmt: skip
 
     def nested(self, operand: str, values: list[str], depth: int) -> list[str]:
-        """A loop, or a branch that all take."""
+        """The lines of a loop, or of a branch that all participants take."""
         name = self.name()
         values.append(f"{name}r")
         if self.rng.random() < 0.5:
@@ -168,7 +170,7 @@ def text_of(seed: int) -> str:
 
 
 def compared(seed: int, backends: Sequence[str] = ("interpreter", "cpu")) -> str:
-    """Describes how the results of a seed's program differ between two backends; "" if they are equal."""
+    """The difference between the results of the program of a seed on two backends; "" if there is none."""
     text, found = text_of(seed), []
     for backend in backends:
         try:

@@ -1,8 +1,8 @@
-"""Mutated texts of programs, and what becomes of each in a child process. See scripts/fuzz_program.
+"""Mutates texts of compiled programs and runs each in a child process, for scripts/fuzz_program.
 
-A program runs with every parameter, every result, its constants and its workspace between pages that nobody
-may touch; what is read only is so by the machine too. It runs twice, as the code of this machine and as that
-of one lane, with other bytes in the workspace and in the results before it begins.
+While a program runs, each parameter, each result, its constants and its workspace lie between protected
+pages; read-only memory is write-protected. The code for this machine and the code for one lane each run with
+different bytes in the workspace and the results beforehand.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ import numpy as np
 from fuzz_text_cases import COMPILED, DIFFERS, ERROR, RESULT, Case, Mutation, put, some
 
 PAGE = mmap.PAGESIZE
-LARGEST = 256 << 20  # bytes of memory that a program is run with
+LARGEST = 256 << 20  # programs that need more bytes of memory are not run
 
 
 # Texts.
 
 
 def program_texts(sources: Sequence[Case], most: int) -> list[Case]:
-    """The programs of the sources that give the same bits on this machine and on one lane."""
+    """The programs of the sources that give the same bits for this machine and for one lane."""
     found = []
     for case in dict.fromkeys(sources):
         with contextlib.suppress(Exception):
@@ -60,7 +60,7 @@ VALUE = rb"%[\w.\-]+ \w+\[[\d,]*\](?: in \S+\])?"
 
 
 def swap(pattern: bytes) -> Mutation:
-    """One place where a pattern matches gets the text of another place."""
+    """Returns a mutation that replaces one match of a pattern by the text of another match."""
 
     def mutation(text: bytearray, rng: random.Random) -> None:
         at, other = some(pattern, text, rng), some(pattern, text, rng)
@@ -71,7 +71,7 @@ def swap(pattern: bytes) -> Mutation:
 
 
 def move_slice(text: bytearray, rng: random.Random) -> None:
-    """A slice becomes another one of its size, everywhere or in one place."""
+    """Moves a slice of memory, keeping its size, in one place or everywhere."""
     found = some(rb"(workspace|parameter\d+|result\d+)\[(\d+):(\d+)\]", text, rng)
     if found is None:
         return
@@ -84,7 +84,7 @@ def move_slice(text: bytearray, rng: random.Random) -> None:
 
 
 def move_step(text: bytearray, rng: random.Random) -> None:
-    """A step of one line is dropped, doubled, or goes to another place."""
+    """Removes, doubles or moves a step of one line."""
     steps = rb"^ +(?:kernel name=\S+ kernel|copy|store) .*\n"
     found, other = some(steps, text, rng), some(steps, text, rng)
     if found is None or other is None:
@@ -101,7 +101,7 @@ OPS = (b"add", b"subtract", b"multiply", b"divide", b"maximum", b"minimum", b"po
 
 
 def change_op(text: bytearray, rng: random.Random) -> None:
-    """An op becomes another one, a constant another number, or an attribute's numbers others."""
+    """Replaces an op by another one, a constant by another number, or the numbers of an attribute."""
     way = rng.choice(("binary", "binary", "unary", "constant", "list"))
     if way in ("binary", "unary"):
         ops = OPS[way == "unary"]
@@ -115,7 +115,9 @@ def change_op(text: bytearray, rng: random.Random) -> None:
 
 
 def planned(mutation: Mutation) -> Mutation:
-    """The mutation, and kernels have the names and plans that their computations then ask for."""
+    """Returns a mutation that also gives kernels the names and plans that their changed computations
+    require.
+    """
 
     def both(text: bytearray, rng: random.Random) -> None:
         from axla.codegen.host import host_target
@@ -126,7 +128,7 @@ def planned(mutation: Mutation) -> Mutation:
         from axla.program.text import FORMAT, VERSION, _codec
 
         mutation(text, rng)
-        with contextlib.suppress(Exception):  # not even read: the text is left as it is
+        with contextlib.suppress(Exception):  # a text that cannot be read is not changed further
             codec = _codec(kinds())
             program = codec.parse(Program, text.decode(), 1)
             names = {k.name: kernel_name(k.computation, k.in_place) for k in program.kernels}
@@ -150,11 +152,11 @@ MUTATIONS: tuple[Mutation, ...] = (
 )  # fmt: skip
 
 
-# Memory between pages that nobody may touch.
+# Memory between protected pages.
 
 
 class Guarded:
-    """`size` bytes at an address that is a multiple of `alignment`, right before a forbidden page."""
+    """`size` bytes at an address that is a multiple of `alignment`, right before a protected page."""
 
     def __init__(self, size: int, alignment: int, fill: bytes | int, *, writable: bool = True) -> None:
         pages = -(-size // PAGE) + 1
@@ -176,7 +178,9 @@ class Guarded:
 
 
 def run(packed: Any, inputs: Sequence[bytes], fill: int) -> list[bytes]:
-    """The bytes of the results of a program without functions; `inputs`: those of its parameters."""
+    """Runs a program that has no functions; returns the bytes of its results. `inputs` has the bytes of its
+    parameters.
+    """
     from axla.core.errors import DeadlineExceeded
     from axla.tools.ranges import call as run_program
 
@@ -210,7 +214,7 @@ def run(packed: Any, inputs: Sequence[bytes], fill: int) -> list[bytes]:
 
 
 def attempt(case: Case, backend: str, reference: str, compiled: Callable[[], None]) -> tuple[str, str]:
-    """Reads, compiles and runs for both targets; they have to give the same bits."""
+    """Reads a text, and compiles and runs it for both targets, which must give the same bits."""
     from axla.codegen.host import host_target, one_lane_target
     from axla.cpu.compiler import compile_text
 
@@ -231,7 +235,7 @@ def attempt(case: Case, backend: str, reference: str, compiled: Callable[[], Non
 
 
 def _input(shape: Any, number: int) -> bytes:
-    """Small numbers that are exact in all types."""
+    """The bytes of small numbers that all types represent exactly."""
     values = np.random.default_rng(number).integers(0, 2 if shape.dtype.is_pred else 4, shape.size)
     return values.astype(shape.dtype.numpy).tobytes()
 

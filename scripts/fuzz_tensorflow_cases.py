@@ -1,10 +1,10 @@
 """Files of TensorFlow and mutations of them, for scripts/fuzz_tensorflow.
 
-Kinds of sources: GraphDefs, binary and as text; MetaGraphDefs; SavedModels, binary and as text, with the
-checkpoint of their variables in version 2 (index and data) or 1; configurations of tfcompile, binary and as
-text, with a graph and perhaps a checkpoint and a SaverDef; checkpoints by themselves with all that these may
-have. A mutation changes bytes, or a message that stays valid: fields, operations, inputs, numbers of
-constants, functions that call each other, depth; entries of tables get checksums that fit.
+Kinds of sources: GraphDefs, binary and text; MetaGraphDefs; SavedModels, binary and text, with a checkpoint
+of their variables in version 2 (index and data) or version 1; configurations of tfcompile, binary and text,
+with a graph and perhaps a checkpoint and a SaverDef; checkpoints alone, with all features of the format. A
+mutation changes bytes, or changes a message so that it stays valid: fields, operations, inputs, numbers in
+constants, functions that call each other, nesting. Changed entries of tables get valid checksums.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ WEIGHTS = {
     "graph": 10, "graph_text": 2, "meta": 2, "saved_model": 2, "saved_model_text": 1, "bundle": 2,
     "tables": 2, "config": 2, "config_binary": 1, "saver": 1, "checkpoint": 2,
 }  # fmt: skip
-"""How often a source of each kind is drawn."""
+"""The probability weight of each kind of source."""
 NUMBERS = (0, 1, 2, 3, -1, -2, 7, 100, 1 << 20, 1 << 31, (1 << 31) - 1, 1 << 40, 1 << 62, (1 << 63) - 1)
 TYPES = ("DT_FLOAT", "DT_INT32", "DT_INT64", "DT_BOOL", "DT_STRING", "DT_RESOURCE", "DT_VARIANT", "DT_HALF")
 MODEL, CHECKPOINT = "model", "checkpoint"
@@ -39,8 +39,9 @@ SIGNATURE = "serving_default"
 
 
 def sources(root: Path) -> dict[str, list[fuzz.Case]]:
-    """The cases of each kind, of the folder of the corpus. `options` has the kind, the other files that
-    belong to it by name, the name of the one that is changed, and its form: a message, or none.
+    """The cases of each kind, from the folder of the corpus. `options` has the kind, the other files of the
+    case by name, the name of the file that is changed, and its form: the type of a message, or that of a
+    table.
     """
     found: dict[str, list[fuzz.Case]] = {kind: [] for kind in WEIGHTS}
     for folder in (each for section in SECTIONS for each in sorted((root / section).iterdir())):
@@ -71,7 +72,7 @@ def add(
 
 
 def add_graph(found: dict[str, list[fuzz.Case]], folder: Path, options: Any) -> None:
-    """A graph, and the same as text and with a signature."""
+    """Adds a graph: binary, as text, and with a signature."""
     data, meta = (folder / "graph.pb").read_bytes(), options["meta"]
     add(found, "graph", folder.name, {"graph.pb": data}, "graph.pb", options | {"message": "GraphDef"})
     if len(data) > 20_000 or meta.get("targets"):
@@ -101,7 +102,7 @@ def add_graph(found: dict[str, list[fuzz.Case]], folder: Path, options: Any) -> 
 
 
 def add_model(found: dict[str, list[fuzz.Case]], folder: Path, options: Any) -> None:
-    """A SavedModel: its graph, binary and as text, and its checkpoint in both versions."""
+    """Adds a SavedModel: its graph, binary and as text, and its checkpoint in both versions."""
     model, name = folder / "saved_model", folder.name
     contents = {str(p.relative_to(model)): p.read_bytes() for p in sorted(model.rglob("*")) if p.is_file()}
     pb, index = "saved_model.pb", "variables/variables.index"
@@ -117,7 +118,7 @@ def add_model(found: dict[str, list[fuzz.Case]], folder: Path, options: Any) -> 
 
 
 def add_configs(found: dict[str, list[fuzz.Case]], folder: Path, options: Any) -> None:
-    """The configuration of a graph, binary and as text, and a SaverDef where there is a checkpoint."""
+    """Adds the configuration of a graph, binary and as text, and a SaverDef if there is a checkpoint."""
     contents = {"graph.pb": (folder / "graph.pb").read_bytes()}
     for path in (folder / "ckpt").glob("*"):
         contents[path.name] = path.read_bytes()
@@ -135,7 +136,9 @@ def add_configs(found: dict[str, list[fuzz.Case]], folder: Path, options: Any) -
 
 
 def version_1(prefix: Path) -> bytes:
-    """A checkpoint of version 1 with the tensors of one of version 2, those of many elements in two parts."""
+    """A checkpoint of version 1 with the tensors of one of version 2; large tensors are divided into two
+    slices.
+    """
     from axla.tensorflow.checkpoints import checkpoint_at
 
     return tables_of(dict(checkpoint_at(prefix)))
@@ -161,7 +164,7 @@ def tables_of(tensors: dict[str, np.ndarray]) -> bytes:
 
 
 def checkpoints() -> dict[str, tuple[dict[str, bytes], str]]:
-    """Checkpoints by themselves: of two files, of the other order of bytes, with strings and parts."""
+    """Checkpoints alone: with two data files, with the other byte order, with strings and slices."""
     from axla.tensorflow.checkpoints import _slice_key
     from axla.tensorflow.checksums import masked_crc32c
 
@@ -234,7 +237,7 @@ def encoded(message: Any, form: str) -> bytes:
 
 
 def places_in(message: Any) -> list[tuple[Any, Any]]:
-    """All fields and elements of a message, as what holds them and a key."""
+    """All fields and elements of a message, each as (container, key)."""
     places, stack = [], [message]
     while stack:
         part = stack.pop()
@@ -245,7 +248,7 @@ def places_in(message: Any) -> list[tuple[Any, Any]]:
 
 
 def other_value(value: Any, rng: random.Random, others: list[Any]) -> Any:
-    """Another value of the kind that a field has."""
+    """Another value of the same type for a field."""
     same = [other for other in others if type(other) is type(value)]
     if same and rng.random() < 0.5:
         return copy.deepcopy(rng.choice(same))
@@ -271,7 +274,7 @@ def other_value(value: Any, rng: random.Random, others: list[Any]) -> Any:
 
 
 def other_numbers(value: bytes, rng: random.Random) -> bytes:
-    """The bytes of an array with another number in it, or with the same one in all places."""
+    """The bytes of an array in which one number is replaced, or all are replaced by the same number."""
     width = rng.choice((4, 8))
     if len(value) < width:
         return value
@@ -283,8 +286,8 @@ def other_numbers(value: bytes, rng: random.Random) -> bytes:
 
 
 def change_message(message: Any, rng: random.Random, donor: Any = None) -> None:
-    """Fields become others, are dropped, doubled, or change places with those of the same kind, which may be
-    of another message of the same type.
+    """Replaces, removes or doubles fields, or exchanges them with fields of the same kind, perhaps from
+    another message of the same type (`donor`).
     """
     places = places_in(message)
     others = [part[key] for part, key in (places if donor is None else places_in(donor))]
@@ -306,7 +309,7 @@ def change_message(message: Any, rng: random.Random, donor: Any = None) -> None:
 
 
 def change_node(message: Any, rng: random.Random, donor: Any = None) -> None:
-    """A node gets another operation, another input, or another attribute; a constant gets other numbers."""
+    """Gives a node another operation, input or attribute, or a constant other numbers."""
     from axla.tensorflow.records import records
 
     found = [part[key] for part, key in places_in(message)]
@@ -336,7 +339,7 @@ def change_node(message: Any, rng: random.Random, donor: Any = None) -> None:
 
 
 def change_constant(node: Any, rng: random.Random) -> None:
-    """Other numbers or another shape: what shapes and axes of other nodes are."""
+    """Gives a constant other numbers or another shape; other nodes may use it as a shape or an axis."""
     for entry in node.get("attr", ()):
         tensor = entry.get("value", {}).get("tensor")
         if tensor is None:
@@ -357,7 +360,9 @@ def change_constant(node: Any, rng: random.Random) -> None:
 
 
 def grow_functions(message: Any, rng: random.Random, donor: Any = None) -> None:
-    """A chain of functions, each of which calls the next one twice, or itself, called by a node."""
+    """Adds a chain of functions, each of which calls the next one twice, or itself, and a node that calls the
+    first.
+    """
     nodes = message.setdefault("node", [])
     functions = message.setdefault("library", {}).setdefault("function", [])
     count, again = rng.choice((2, 5, 30, 70)), rng.random() < 0.2
@@ -384,7 +389,9 @@ def grow_functions(message: Any, rng: random.Random, donor: Any = None) -> None:
 
 
 def deep(form: str, rng: random.Random) -> bytes:
-    """Functions in attributes of functions, of a node that stands behind a graph."""
+    """The bytes of a node whose attribute has a function, with attributes that have functions, and so on, to
+    be appended to a graph.
+    """
     from axla.proto.wire import number_bytes
 
     depth = rng.choice((5, 30, 40, 110, 3000))
@@ -405,13 +412,13 @@ TEXTS = (fuzz.flip_bytes, fuzz.change_lines, fuzz.change_numbers)
 def changed_message(data: bytes, form: str, change: Change, rng: random.Random, donor: Any = None) -> bytes:
     message = decoded(data, form)
     change(message, rng, donor)
-    with contextlib.suppress(Exception):  # values that the field cannot have
+    with contextlib.suppress(Exception):  # the field may not accept the value
         return encoded(message, form)
     return data
 
 
 def changed_table(case: fuzz.Case, form: str, rng: random.Random) -> bytes:
-    """A table with another header, another entry, or without one, whose checksums fit."""
+    """A table with another header, another entry, or without one, and with valid checksums."""
     from axla.tensorflow.tables import entries
 
     found = dict(entries(memoryview(case.text), case.name))
@@ -434,7 +441,7 @@ def changed_table(case: fuzz.Case, form: str, rng: random.Random) -> bytes:
 
 
 def mutated(cases: dict[str, list[fuzz.Case]], count: int, seed: int) -> Iterator[fuzz.Case]:
-    """`count` cases, the same for the same seed and corpus."""
+    """Yields `count` cases, which depend only on the seed and the corpus."""
     for number in range(count):
         rng = random.Random(f"{seed}/{number}")
         [kind] = rng.choices(list(WEIGHTS), list(WEIGHTS.values()))
@@ -444,7 +451,7 @@ def mutated(cases: dict[str, list[fuzz.Case]], count: int, seed: int) -> Iterato
 
 
 def changed(case: fuzz.Case, others: list[fuzz.Case], rng: random.Random) -> bytes:
-    """A quarter of the changes are of bytes, the others of what these mean."""
+    """A quarter of the mutations changes bytes; the others change fields or entries."""
     form, is_table = case.options["message"], case.options["message"] in ("Bundle", "Tables")
     if rng.random() < 0.25 or is_table and ".data-" in case.options["file"]:
         data = bytearray(case.text)

@@ -1,9 +1,9 @@
-"""Mutated programs, and what becomes of each in a child process with limits. See scripts/fuzz_text and
+"""Mutates programs and runs each in a child process with limits, for scripts/fuzz_text and
 scripts/fuzz_stablehlo.
 
-A case must end as a result, an AxlaError or a DeadlineExceeded. A dead or hanging child is a failure, so is
-an exception that is not axla's. An InternalError is a bug too, but one that kept to the rules: it is counted
-apart.
+A case must end with a result, an AxlaError or a DeadlineExceeded. A child that crashes or hangs is a failure,
+and so is an exception of another class. An InternalError is a bug too, but is counted separately, since the
+caller can handle it.
 """
 
 from __future__ import annotations
@@ -29,20 +29,22 @@ ROOT = Path(__file__).resolve().parents[1]
 ADDRESS_SPACE = 4 << 30
 COMPILE_SECONDS = 20.0
 DEADLINE = 5.0
-GRACE = 10.0  # what a run may take after its deadline before it counts as hanging: the machine may be busy
-INPUT_BYTES = 64 << 20  # programs with larger parameters are compiled, not run
+GRACE = 10.0  # seconds after its deadline in which a run must end, even on a busy machine
+INPUT_BYTES = 64 << 20  # programs with more bytes of parameters are compiled only
 
-# Ways a case may end.
+# The outcomes of a case.
 RESULT, ERROR, PARSED, COMPILED, INTERNAL, BARE, CRASH, HANG, DIFFERS = (
     "result", "error", "parsed", "compiled", "internal", "bare", "crash", "hang", "differs",
 )  # fmt: skip
 FAILURES = (BARE, CRASH, HANG, DIFFERS)
-KINDS = (RESULT, ERROR, PARSED, COMPILED, INTERNAL, BARE, DIFFERS)  # what a child says of itself
+KINDS = (RESULT, ERROR, PARSED, COMPILED, INTERNAL, BARE, DIFFERS)  # the outcomes that a child reports
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A program to try. `options` are for axla.parse; without `runs`, parsing and verifying is all."""
+    """A program to try. `options` are arguments of axla.parse. Without `runs` it is only parsed and
+    verified.
+    """
 
     name: str
     text: bytes
@@ -59,7 +61,7 @@ class Outcome:
 
     @property
     def signature(self) -> str:
-        """Equal for failures that are likely the same: numbers and names are left out."""
+        """A text that is equal for failures with probably the same cause: numbers and names are left out."""
         last = self.detail.strip().splitlines()[-1] if self.detail.strip() else ""
         return f"{self.kind} {re.sub(r'%?[-a-z_.A-Z0-9]*[0-9][-a-z_.A-Z0-9]*', '#', last)[:90]}"
 
@@ -68,7 +70,7 @@ class Outcome:
 
 
 def repository_texts() -> list[Case]:
-    """The programs of tests/hlo, by their sections; not those that have to be refused."""
+    """The programs of tests/hlo, section by section, without those that must be rejected."""
     found = []
     for path in sorted((ROOT / "tests" / "hlo").rglob("*.hlo")):
         for number, part in enumerate(re.split(r"^// -----.*$", path.read_text(), flags=re.M)):
@@ -79,12 +81,13 @@ def repository_texts() -> list[Case]:
 
 
 def source_texts() -> list[Case]:
-    """The texts of the conformance corpus where it is at hand, otherwise those of the repository."""
+    """The texts of the conformance corpus or, if that is missing, those of the repository."""
     root = corpus("hlo-open")
     if root is None:
         return repository_texts()
     found = []
-    # Many of the second folder use ops of other hardware: the first counts double, so that enough get to run.
+    # Many texts of the second folder use ops of other hardware. So the first folder counts double, and enough
+    # programs run.
     for folder, times in (("exec", 2), ("parse", 1)):
         for path in sorted((root / folder).glob("*.hlo")):
             if path.stat().st_size < 20_000:
@@ -93,14 +96,14 @@ def source_texts() -> list[Case]:
 
 
 def flip_bytes(text: bytearray, rng: random.Random) -> None:
-    """One to three bytes become others; mostly printable ones, which get further."""
+    """Changes one to three bytes, in most cases to printable ones, with which more texts remain valid."""
     for _ in range(rng.randint(1, 3)):
         at = rng.randrange(len(text))
         text[at] = text[at] ^ (1 << rng.randrange(8)) if rng.random() < 0.3 else rng.choice(PRINTABLE)
 
 
 def change_lines(text: bytearray, rng: random.Random) -> None:
-    """A line is dropped, doubled or swapped with another."""
+    """Removes, doubles or exchanges lines."""
     lines = bytes(text).split(b"\n")
     at, other = rng.randrange(len(lines)), rng.randrange(len(lines))
     way = rng.choice(("drop", "drop", "double", "swap"))
@@ -114,7 +117,7 @@ def change_lines(text: bytearray, rng: random.Random) -> None:
 
 
 def change_numbers(text: bytearray, rng: random.Random) -> None:
-    """One to three numbers become others: near, small, or at the limits of integer types."""
+    """Changes one to three numbers: to a near or a small one, or to a limit of an integer type."""
     for _ in range(rng.randint(1, 3)):
         numbers = list(re.finditer(rb"\d+", bytes(text)))
         if not numbers:
@@ -128,7 +131,7 @@ def change_numbers(text: bytearray, rng: random.Random) -> None:
 
 
 def put(text: bytearray, match: re.Match[bytes], group: int, new: bytes) -> None:
-    """Writes `new` where a group of a match stands."""
+    """Replaces a group of a match by `new`."""
     text[match.start(group) : match.end(group)] = new
 
 
@@ -152,7 +155,7 @@ TYPES = b"pred s4 s8 s32 s64 u2 u8 u32 u64 f4e2m1fn f8e4m3fn f16 bf16 f32 f64 c6
 
 
 def change_sizes(text: bytearray, rng: random.Random) -> None:
-    """One size in a shape or list becomes another everywhere, or a shape gets one more or one less."""
+    """Changes one size in a shape or a list, or adds or removes a dimension, everywhere."""
     found = some(rb"\[(\d+(?:,\d+)*|)\]", text, rng)
     if found is None:
         return
@@ -172,7 +175,7 @@ def change_sizes(text: bytearray, rng: random.Random) -> None:
 
 
 def change_arity(text: bytearray, rng: random.Random) -> None:
-    """Operands are dropped, doubled, swapped or repeated very often."""
+    """Removes, doubles, exchanges or repeats operands."""
     found = some(rb" [a-z][\w-]+\(([^()={}]*)\)", text, rng)
     if found is None:
         return
@@ -192,7 +195,7 @@ def change_arity(text: bytearray, rng: random.Random) -> None:
 
 
 def change_types(text: bytearray, rng: random.Random) -> None:
-    """An element type becomes another, in one place or everywhere."""
+    """Changes an element type, in one place or everywhere."""
     found = some(rb"\b(pred|bf16|[sufc]\d+\w*)(?=\[)", text, rng)
     if found is None:
         return
@@ -204,7 +207,9 @@ def change_types(text: bytearray, rng: random.Random) -> None:
 
 
 def grow(text: bytearray, rng: random.Random) -> None:
-    """Behind an instruction stands a long chain, or tuples that double, used by what follows."""
+    """Adds a long chain of instructions, or of tuples that double, after an instruction; later instructions
+    use its end.
+    """
     found = some(rb"^\s*(?:ROOT )?(%?[\w.\-]+) = (\w+\[[\d,]*\](?:\{[^}]*\})?) .*$", text, rng)
     if found is None or found[0].lstrip().startswith(b"ROOT"):
         return
@@ -230,7 +235,7 @@ def grow(text: bytearray, rng: random.Random) -> None:
 
 
 def double_calls(text: bytearray, rng: random.Random) -> None:
-    """A computation that something calls becomes one that calls it twice, and so on."""
+    """Replaces a called computation by one that calls it twice, and so on."""
     found = some(rb"(?:to_apply|body|calls)=(%?[\w.\-]+)", text, rng)
     if found is None:
         return
@@ -264,25 +269,27 @@ MUTATIONS: tuple[Mutation, ...] = (
 def mutated(
     sources: Sequence[Case], count: int, seed: int, mutations: Sequence[Mutation] = MUTATIONS
 ) -> Iterator[Case]:
-    """`count` cases, the same for the same seed and sources; as many for each mutation."""
+    """Yields `count` cases, which depend only on the seed and the sources; each mutation is used equally
+    often.
+    """
     for number in range(count):
         rng = random.Random(f"{seed}/{number}")
         source = rng.choice(sources)
         text = bytearray(source.text)
         mutations[number % len(mutations)](text, rng)
-        if text == source.text:  # it found nothing to change
+        if text == source.text:  # the mutation found nothing to change
             flip_bytes(text, rng)
         yield replace(source, name=f"{number}.{source.name}", text=bytes(text))
 
 
 def flip_bits(data: bytearray, rng: random.Random) -> None:
-    """One to four bits, mostly beyond the strings at the beginning."""
+    """Inverts one to four bits, in most cases after the strings at the beginning."""
     for _ in range(rng.randint(1, 4)):
         data[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
 
 
 def change_bytes(data: bytearray, rng: random.Random) -> None:
-    """One to three bytes become others: small numbers, or the beginnings of large ones."""
+    """Changes one to three bytes: to small numbers, or to the first bytes of large ones."""
     for _ in range(rng.randint(1, 3)):
         data[rng.randrange(len(data))] = rng.choice(
             (0, 1, 3, 5, 7, 0x10, 0x80, 0xFE, 0xFF, rng.randrange(256))
@@ -290,7 +297,7 @@ def change_bytes(data: bytearray, rng: random.Random) -> None:
 
 
 def change_stretch(data: bytearray, rng: random.Random) -> None:
-    """A stretch is dropped, doubled or overwritten with another, or the end is cut off."""
+    """Removes or doubles a range of bytes, overwrites it with another one, or removes the end."""
     begin = rng.randrange(len(data))
     end = begin + rng.randint(1, 8)
     way = rng.choice(("drop", "double", "copy", "cut"))
@@ -306,7 +313,7 @@ def change_stretch(data: bytearray, rng: random.Random) -> None:
 
 
 def change_fields(data: bytearray, rng: random.Random) -> None:
-    """A field of a message within becomes another number or text, is dropped, or doubled."""
+    """Changes a field of a nested message to another number or text, removes or doubles it."""
     from axla import proto
 
     whole = proto.decode(bytes(data), "HloModuleProto")
@@ -333,7 +340,7 @@ def change_fields(data: bytearray, rng: random.Random) -> None:
             )
         elif isinstance(value, str):
             part[key] = rng.choice(["", "s32", "add", "F32", "S4", "C64", "tuple", "call", value + "x"])
-    with contextlib.suppress(Exception):  # numbers that the field cannot have
+    with contextlib.suppress(Exception):  # the field may not accept the number
         data[:] = proto.encode(whole, "HloModuleProto")
 
 
@@ -353,14 +360,14 @@ def protos(sources: Sequence[Case]) -> list[Case]:
     return found
 
 
-# Children.
+# Child processes.
 
 
 Attempt = Callable[[Case, str, str, Callable[[], None]], tuple[str, str]]
 
 
 def end_of(attempt: Attempt, case: Case, backend: str, reference: str, pipe: int) -> tuple[str, str]:
-    """The outcome of an attempt and its exception, if there is one."""
+    """The outcome of an attempt, with the details of its exception, if any."""
     import axla
 
     try:
@@ -369,13 +376,13 @@ def end_of(attempt: Attempt, case: Case, backend: str, reference: str, pipe: int
         return INTERNAL, f"{error}\n{error.__cause__!r}"
     except axla.AxlaError as error:
         return ERROR, type(error).__name__
-    except BaseException:  # the very thing that is looked for
+    except BaseException:  # the failure that is looked for
         return BARE, traceback.format_exc()
 
 
 def attempt(case: Case, backend: str, reference: str, compiled: Callable[[], None]) -> tuple[str, str]:
-    """Parses, verifies, compiles and runs; calls `compiled` in between. With a `reference`, the results are
-    compared with what that backend gives, if it gives any in time.
+    """Parses, verifies, compiles and runs a case; calls `compiled` after compilation. The results are
+    compared with those of the backend `reference`, if it gives any in time.
     """
     import axla
     from axla.comparison import compare, parameter_leaves, random_inputs, run_flat
@@ -403,7 +410,7 @@ def attempt(case: Case, backend: str, reference: str, compiled: Callable[[], Non
 
 
 def in_child(case: Case, backend: str, reference: str, pipe: int, attempt: Attempt) -> None:
-    """The life of a child: limits, the attempt, a report; it never returns."""
+    """Runs in the child process: sets limits, makes the attempt, and sends the outcome. Never returns."""
     code = 1
     try:
         resource.setrlimit(resource.RLIMIT_AS, (ADDRESS_SPACE, ADDRESS_SPACE))
@@ -441,7 +448,7 @@ def start(case: Case, backend: str, reference: str, attempt: Attempt) -> Child:
 
 
 def finished(child: Child, hanging: bool) -> Outcome:
-    """The outcome of a child that closed its pipe, or of one that is to be killed."""
+    """The outcome of a child that closed its pipe, or of one that hangs and is killed."""
     if hanging:
         os.kill(child.pid, signal.SIGKILL)
     os.close(child.pipe)
@@ -463,7 +470,9 @@ def run_cases(
     cases: Iterator[Case], backend: str = "cpu", jobs: int = 2, reference: str = "",
     attempt: Attempt = attempt,
 ) -> Iterator[Outcome]:  # fmt: skip
-    """The outcomes, in the order in which children end. The caller's process must have one thread only."""
+    """Yields the outcomes in the order in which the children end. The process of the caller must have one
+    thread only.
+    """
     selector = selectors.DefaultSelector()
     children: dict[int, Child] = {}
     waiting = True
@@ -494,7 +503,7 @@ def run_cases(
 def reduced(
     outcome: Outcome, backend: str, seconds: float = 60.0, reference: str = "", attempt: Attempt = attempt
 ) -> bytes:
-    """A shorter text with a failure of the same signature: lines are dropped as long as it stays."""
+    """A shorter text that fails with the same signature: lines are removed as long as it does."""
     lines = outcome.case.text.split(b"\n")
     stop_at = time.monotonic() + seconds
     size = max(1, len(lines) // 2)

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""The public interface of axla as text, and what a change of it means for the version (docs/versions.md).
+"""Writes the public interface of axla as text, and compares it with that of another version
+(docs/versions.md).
 
-python scripts/interface.py                  writes tests/api/public.txt
-python scripts/interface.py --since v0.1.0   what changed since a commit, and the part of the version to raise
+python scripts/interface.py writes tests/api/public.txt python scripts/interface.py --since v0.1.0 prints the
+changes since a commit, and the part of the version to raise
 
-It is read from the sources, so it is the same with every Python and whatever packages are installed: a name
-of `__all__` is followed to its definition. Functions that are made at run time (in `axla.ops`) are imported.
+The interface is read from the sources, so it is the same with every Python and any installed packages: a name
+in `__all__` is followed to its definition. Functions that are made at run time (in `axla.ops`) are imported.
 """
 
 from __future__ import annotations
@@ -30,12 +31,12 @@ PROGRAMS = (
     "axla", "axla.aot", "axla.backends", "axla.builder", "axla.client", "axla.core.dtypes",
     "axla.distributed", "axla.jax", "axla.ops", "axla.tensorflow", "axla.xla_client",
 )  # fmt: skip
-"""The modules that programs use."""
+"""The modules for programs."""
 EXTENSIONS = (
     "axla.backends.kit", "axla.core.literal", "axla.core.shape", "axla.ir.graph", "axla.ir.op",
     "axla.kernels.kind", "axla.passes.added", "axla.passes.rewrite", "axla.passes.steps",
 )  # fmt: skip
-"""The modules that packages with ops, passes, kernels and backends use besides."""
+"""Further modules for packages with ops, passes, kernels and backends."""
 GROUPS = ("axla.backends", "axla.kernels", "axla.ops", "axla.passes")
 NOT_SHOWN = {
     "__repr__", "__str__", "__hash__", "__eq__", "__slots__", "__getattr__", "__setattr__", "__delattr__",
@@ -46,7 +47,7 @@ WIDTH = 110
 Definition = ast.FunctionDef | ast.ClassDef | ast.Assign | ast.AnnAssign
 
 
-# Where names are defined.
+# The definitions of names.
 
 
 def path_of(module: str) -> Path | None:
@@ -57,7 +58,7 @@ def path_of(module: str) -> Path | None:
 
 
 def statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:
-    """Those of a body, and what stands under `if` and `try` in it."""
+    """The statements of a body, also those inside `if` and `try`."""
     for statement in body:
         if isinstance(statement, (ast.If, ast.Try)):
             yield from statements(statement.body)
@@ -87,7 +88,9 @@ def body_of(module: str) -> list[ast.stmt]:
 
 @cache
 def find(module: str, name: str) -> tuple[str, Definition | None]:
-    """(the module that defines a name, its definition); None for modules and what is made at run time."""
+    """(the module that defines a name, its definition). The definition is None for modules and objects made
+    at run time.
+    """
     if path_of(f"{module}.{name}"):
         return f"{module}.{name}", None
     for statement in reversed(body_of(module)):
@@ -110,7 +113,7 @@ def find(module: str, name: str) -> tuple[str, Definition | None]:
 
 
 def names_of(module: str) -> list[str]:
-    """`__all__`, or else what the module itself defines."""
+    """The names in `__all__`; without it, those that the module defines."""
     if module == "axla.ops":
         return list(importlib.import_module(module).__all__)
     for statement in body_of(module):
@@ -124,7 +127,9 @@ def names_of(module: str) -> list[str]:
 
 @cache
 def public() -> dict[tuple[str, str], str]:
-    """(module, name there) of classes and functions -> the first of their public names, which is shown."""
+    """Maps (module, name in the module) of classes and functions to the first of their public names, which is
+    shown.
+    """
     found: dict[tuple[str, str], str] = {}
     for module in PROGRAMS + EXTENSIONS:
         for name in names_of(module):
@@ -134,7 +139,7 @@ def public() -> dict[tuple[str, str], str]:
     return found
 
 
-# What they are, in text.
+# The text of each name.
 
 
 def shortened(node: ast.expr | None) -> str:
@@ -160,7 +165,7 @@ def field(name: str, node: ast.Assign | ast.AnnAssign) -> str:
 
 
 def members(shown: str, module: str, node: ast.ClassDef) -> Iterator[str]:
-    """Methods and attributes, those of bases that are not public too."""
+    """Yields the methods and attributes of a class, also those of base classes that are not public."""
     for base in node.bases:
         if isinstance(base, ast.Name):
             home, definition = find(module, base.id)
@@ -194,7 +199,7 @@ def entries(module: str) -> Iterator[str]:
             bases = ", ".join(map(ast.unparse, node.bases))
             yield f"class {shown}({bases})" if bases else f"class {shown}"
             described: dict[str, str] = {}
-            for member in members(shown, home, node):  # those of bases first
+            for member in members(shown, home, node):  # members of base classes come first
                 if member != key(member) or member not in described:
                     described[key(member)] = member
             yield from sorted(described.values())
@@ -211,7 +216,7 @@ def entries(module: str) -> Iterator[str]:
 
 
 def commands() -> Iterator[str]:
-    """Verbs of the command line with their arguments."""
+    """Yields the verbs of the command line with their arguments."""
     from axla.tools.main import parser
 
     verbs = next(a for a in parser()._actions if isinstance(a, argparse._SubParsersAction))
@@ -231,7 +236,7 @@ def environment() -> Iterator[str]:
 
 
 def text() -> str:
-    """An entry a line; one that is longer goes on in indented lines."""
+    """The text of the interface: a line per entry, with indented continuation lines."""
     found = [entry for module in PROGRAMS + EXTENSIONS for entry in entries(module)]
     fill = textwrap.TextWrapper(
         WIDTH, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False
@@ -239,18 +244,18 @@ def text() -> str:
     return "".join(fill.fill(entry) + "\n" for entry in [*found, *commands(), *environment()])
 
 
-# What a change means.
+# The meaning of a change.
 
 
 def key(entry: str) -> str:
-    """The name that an entry is about."""
+    """The name that an entry describes."""
     if entry.startswith(("$ ", "flag ", "entry points ")):
         return entry
     return re.split(r"[(:]| = | is ", entry.removeprefix("class "), maxsplit=1)[0]
 
 
 def changes(old: str, new: str) -> tuple[list[str], list[str]]:
-    """(keys of what was there and is not, or takes less, now; keys of what was added or takes more)."""
+    """(keys of entries that are gone or accept less, keys of entries that are new or accept more)."""
     was, now = ({key(e): e for e in re.sub(r"\n {4}", " ", t).splitlines()} for t in (old, new))
     broken = [name for name in was if name not in now or breaks(was[name], now[name])]
     changed = [name for name in now if was.get(name) != now[name] and name not in broken]
@@ -258,7 +263,7 @@ def changes(old: str, new: str) -> tuple[list[str], list[str]]:
 
 
 def breaks(old: str, new: str) -> bool:
-    """Whether what was right may be wrong now. Parameters that may be left out, and types, may be added."""
+    """Whether correct code may become wrong. Optional parameters, and types, may be added."""
     pattern = r"[\w.]+\((.*)\)((?: -> .*?)?(?: @\w+)*)"
     was, now = re.fullmatch(pattern, old), re.fullmatch(pattern, new)
     if not was or not now:
@@ -267,7 +272,7 @@ def breaks(old: str, new: str) -> bool:
 
 
 def _parameters(arguments: str) -> list[tuple[str, str, str, str]]:
-    """(kind, name, type, default) of each."""
+    """(kind, name, type, default) of each parameter."""
     [node] = ast.parse(f"def f({re.sub('<[^>]*>', '...', arguments)}): ...").body
     assert isinstance(node, ast.FunctionDef)
     its = node.args
@@ -295,7 +300,7 @@ def _takes_less(was: list[tuple[str, str, str, str]], now: list[tuple[str, str, 
 
 
 def advice(old: str, new: str) -> str:
-    """The change in lines, and the part of the version that it raises; empty for none."""
+    """The changes as lines, and the part of the version that they raise; "" if there are none."""
     broken, added = changes(old, new)
     if old == new:
         return ""
@@ -314,7 +319,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--since", metavar="COMMIT", help="compare with the interface of a commit")
+    parser.add_argument("--since", metavar="COMMIT", help="compare with the interface at a commit")
     options = parser.parse_args()
     sys.path.insert(0, str(ROOT.parent))
     if options.since is None:

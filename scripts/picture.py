@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes docs/overview.svg, the picture of the README: python scripts/picture.py."""
+"""Draws docs/overview.svg, the figure in the README: python scripts/picture.py."""
 
 from __future__ import annotations
 

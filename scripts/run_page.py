@@ -6,9 +6,9 @@
     python scripts/run_page.py --here README.md             in the current folder, with the installed axla
 
 A block `python NAME`, `hlo NAME`... is written to the file NAME. A block `sh` is run, and its output is
-compared with the block `text` that follows it, where `...` stands for any text. A block `sh install` makes an
-environment. Without --fresh these blocks are skipped, except for `pip install -e FOLDER`, which installs a
-package that the page wrote. With --here all `python` blocks without a name are one program, which is run
+compared with the block `text` that follows it, in which `...` stands for any text. A block `sh install` makes
+an environment. Without --fresh these blocks are skipped, except for `pip install -e FOLDER`, which installs a
+package that the page wrote. With --here all `python` blocks without a name form one program, which runs
 first, and all output is shown.
 """
 
@@ -31,12 +31,12 @@ BLOCK = re.compile(r"^```(\w+)(?: (\S+))?\n(.*?)^```", re.M | re.S)
 
 @dataclass(frozen=True)
 class Step:
-    command: str  # for bash
-    wanted: str | None  # what it prints, where the page shows it
+    command: str  # the text for bash
+    wanted: str | None  # the output that the page shows, if any
 
 
 def steps_of(page: str, fresh: bool) -> Iterator[tuple[str, str] | Step]:
-    """Files (name, text) and commands."""
+    """Yields the files, as (name, text), and the commands of a page."""
     blocks = BLOCK.findall(page)
     for (kind, name, text), following in zip(blocks, [*blocks[1:], ("", "", "")], strict=True):
         if kind == "sh":
@@ -47,13 +47,15 @@ def steps_of(page: str, fresh: bool) -> Iterator[tuple[str, str] | Step]:
 
 
 def installed_without_pip(text: str) -> str:
-    """The replacement for a block `sh install` where nothing is installed."""
+    """The commands that replace a block `sh install` if nothing is to be installed."""
     folders = re.findall(r"^pip install .*-e (\S+)$", text, re.M)
     return "".join(f"python {Path(__file__).resolve()} --enter {folder}\n" for folder in folders) or ":\n"
 
 
 def enter(project: Path) -> None:
-    """Writes into `.site` what `pip install -e` would: the metadata of a package, with its entry points."""
+    """Writes into `.site` the metadata of a package that `pip install -e` would write, with its entry
+    points.
+    """
     told = tomllib.loads((project / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     package = told["name"].replace("-", "_")
     facts = Path(".site") / f"{package}-{told['version']}.dist-info"
@@ -67,8 +69,8 @@ def enter(project: Path) -> None:
 
 
 def pattern_of(wanted: str) -> str:
-    """A regular expression for what a block prints: `...` stands for anything in a line, or for any lines
-    where it is one. Spaces at the ends of lines do not matter.
+    """A regular expression for the output of a block. `...` stands for any text in a line; a line `...`
+    stands for any lines. Spaces at the ends of lines are ignored.
     """
     lines = [line.rstrip() for line in wanted.splitlines()]
     inner = (re.escape(line).replace(r"\.\.\.", "[^\n]*") for line in lines)
@@ -79,7 +81,7 @@ def pattern_of(wanted: str) -> str:
 
 
 def run(page: Path, folder: Path, environment: dict[str, str], fresh: bool = False) -> None:
-    """Runs a page in a folder; an AssertionError names the block that fails or prints something else."""
+    """Runs a page in a folder. Raises AssertionError with the block that fails or prints another output."""
     steps = list(steps_of(page.read_text(encoding="utf-8"), fresh))
     lines = ["set -eu", "trap 'kill $(jobs -p) 2>/dev/null || true; wait' EXIT"]
     for number, step in enumerate(steps):
@@ -114,13 +116,15 @@ def run(page: Path, folder: Path, environment: dict[str, str], fresh: bool = Fal
 
 
 def installed() -> dict[str, str]:
-    """The environment in which `axla` and `python` are those of this Python, with this repository's axla."""
+    """The environment variables by which `axla` and `python` are those of this Python, with the axla of this
+    repository.
+    """
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     return {"PATH": path, "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}.site"}
 
 
 def run_here(page: Path) -> int:
-    """Runs a page in the current folder; stops at the first command that fails, and returns its status."""
+    """Runs a page in the current folder. Stops at the first command that fails; returns its exit status."""
     text = page.read_text(encoding="utf-8")
     program = "\n".join(code for kind, name, code in BLOCK.findall(text) if kind == "python" and not name)
     tools = f'python() {{ "{sys.executable}" "$@"; }}\naxla() {{ "{sys.executable}" -m axla "$@"; }}\n'
@@ -142,7 +146,7 @@ def run_here(page: Path) -> int:
 
 
 def ran(folder: Path) -> int:
-    """The number of the last block that was begun."""
+    """The number of the last block that was started."""
     return max(int(path.suffix[1:]) for path in folder.glob(".said.*"))
 
 

@@ -1,5 +1,5 @@
-"""The work of `scripts/soak devices`: programs of several participants, again and again and at once. Each
-function gives a line about what it measured, or raises Failed.
+"""The work of `scripts/soak devices`: programs of several participants, repeatedly and at once. Each function
+returns a line about its measurements, or raises Failed.
 """
 
 from __future__ import annotations
@@ -91,8 +91,9 @@ def open_things() -> tuple[int, int]:
 
 
 def repeat(runs: int = 1000, size: int = 10_000) -> str:
-    """A program of all collectives on 4 devices gives the bits of the interpreter in every
-    run, and leaves nothing."""
+    """A program of all collectives on 4 devices must give the bits of the interpreter in every run, and leave
+    no memory, threads or descriptors behind.
+    """
     faulthandler.dump_traceback_later(runs * 0.5 + 60, exit=True)
     program = axla.compile(all_collectives(size), backend="cpu")
     rng = np.random.default_rng(3)
@@ -199,13 +200,15 @@ def _fails_below_zero(x: np.ndarray) -> np.ndarray:
 
 
 def _placed(rng: random.Random, replicas: int, partitions: int = 1) -> tuple[tuple[int, ...], ...]:
-    """Devices for a program, in any order."""
+    """Random devices for a program, as a row of ids for each replica."""
     ids = rng.sample(range(DEVICES), replicas * partitions)
     return tuple(tuple(ids[r * partitions : (r + 1) * partitions]) for r in range(replicas))
 
 
 class Worker:
-    """A thread that runs programs on some of the devices, and checks what comes. `done` counts what."""
+    """A thread that runs programs on some of the devices and checks the results. `done` counts the runs of
+    each kind.
+    """
 
     def __init__(self, number: int, client: Any) -> None:
         self.rng = random.Random(number)
@@ -247,7 +250,7 @@ class Worker:
         self.check([np.asarray(a).tobytes() for row in found for a in row] == self.wanted, "all collectives")
 
     def chain(self) -> None:
-        """Results are the inputs of the next run, before they are there."""
+        """Runs a program several times on its own results, before these are ready."""
         rows: Any = [[np.full(self.count * 500, n, np.float32)] for n in range(self.count)]
         total = sum(range(self.count))
         for _ in range(3):
@@ -286,7 +289,7 @@ class Worker:
             self.check(min(values) > 0 and (np.asarray(found[2][0]) == 12).all(), "no failure")
 
     def apart(self) -> None:
-        """One of two goes round more often: an error at once."""
+        """Runs two participants whose loops have different trip counts: this must raise an error at once."""
         rows = [[np.ones(8, np.float32), np.int32(n)] for n in (5, 5 + self.rng.randint(0, 2))]
         try:
             found = self.rounds.execute_replicated(rows)
@@ -303,8 +306,8 @@ class Worker:
 
 
 def at_once(seconds: float = 60.0, threads: int = 6) -> str:
-    """Threads run programs on overlapping devices; some fail, are late or are cancelled: right results and
-    the right errors, no deadlock, nothing left.
+    """Threads run programs on overlapping devices; some fail, are late or are cancelled. All results and
+    errors must be right, no thread may deadlock, and nothing may be left behind.
     """
     faulthandler.dump_traceback_later(seconds + 120, exit=True)
     axla.register_custom_call("soak.fails_below_zero", _fails_below_zero)

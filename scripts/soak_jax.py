@@ -1,9 +1,10 @@
 """JAX on axla under stress: `scripts/soak jax` starts processes that run this file.
 
-A process has eight threads that compile, run, donate, delete, call back into Python and raise, until its time
-is over, or ends in the middle of it all. The first one runs to the end and says what memory it holds.
+Each process has eight threads that compile, run, donate, delete, call back into Python and raise. The first
+process runs to the end of the time and prints the memory that it holds; the others end earlier, while the
+threads work.
 
-A process that is late prints the stacks of its threads, again and again: if it is only slow, they change.
+A process that is late prints the stacks of its threads repeatedly: if the process is only slow, they change.
 """
 
 from __future__ import annotations
@@ -24,11 +25,11 @@ import warnings
 
 THREADS = 8
 LATE, DEADLINE = 60, 300
-"""Seconds that a process takes beyond its time until it is late, and until it hangs."""
+"""The seconds after its time after which a process is late, and after which it hangs."""
 
 
 def resident() -> int:
-    """Bytes of memory of this process."""
+    """The resident memory of this process in bytes."""
     with open("/proc/self/statm", encoding="ascii") as file:
         return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
@@ -93,14 +94,15 @@ class Work:
 
 
 def child(seconds: float, seed: int, whole: bool) -> None:
-    """The life of a process; not `whole`: it ends at a random moment, each thread after what it does then.
-    (A thread that the end of the interpreter kills inside of jaxlib aborts the process, with stock JAX, too.)
+    """Runs the work of a process. If not `whole`, it ends at a random moment, as soon as each thread has
+    finished its current operation. (A thread that is killed inside jaxlib by the end of the interpreter
+    aborts the process, with stock JAX too.)
     """
     faulthandler.dump_traceback_later(seconds + LATE, repeat=True)
-    warnings.filterwarnings("ignore", "os.fork")  # of JAX: a child that uses it may hang; ours does not
+    warnings.filterwarnings("ignore", "os.fork")  # JAX warns of children that use it; these do not
     import jax
 
-    logging.getLogger("jax").setLevel(logging.CRITICAL)  # it logs what callbacks raise
+    logging.getLogger("jax").setLevel(logging.CRITICAL)  # it logs the exceptions of callbacks
     over = threading.Event()
     end = time.monotonic() + seconds
     works = [Work(seed + n) for n in range(THREADS)]
@@ -138,7 +140,7 @@ def child(seconds: float, seed: int, whole: bool) -> None:
 
 
 def native_stacks(process: subprocess.Popen) -> str:
-    """The native stacks of a process, where there is a debugger."""
+    """The native stacks of a process, if there is a debugger."""
     if shutil.which("gdb") is None:
         return "(no gdb, no native stacks)"
     arguments = ["gdb", "-p", str(process.pid), "-batch", "-ex", "thread apply all bt"]
@@ -146,7 +148,7 @@ def native_stacks(process: subprocess.Popen) -> str:
 
 
 def output(process: subprocess.Popen, name: str, seconds: float) -> str:
-    """The output of a process, which must end with status 0 within so many seconds."""
+    """The output of a process, which must end with status 0 within `seconds`."""
     try:
         out, _ = process.communicate(timeout=seconds)
     except subprocess.TimeoutExpired:
@@ -158,7 +160,9 @@ def output(process: subprocess.Popen, name: str, seconds: float) -> str:
 
 
 def soak(seconds: float) -> str:
-    """One process for all the time, and others that end in the middle; the report, or an AssertionError."""
+    """Runs one process for the whole time, and others that end earlier. Returns the report, or raises
+    AssertionError.
+    """
     environment = {**os.environ, "JAX_PLATFORMS": "axla"}
 
     def start(length: float, seed: int, kind: str) -> subprocess.Popen:

@@ -1,6 +1,4 @@
-"""The work of scripts/soak: see there. Each function gives a line about what it measured, or
-raises Failed.
-"""
+"""The work of scripts/soak. Each function returns a line about its measurements, or raises Failed."""
 
 from __future__ import annotations
 
@@ -21,11 +19,11 @@ from axla.core import cache
 
 
 class Failed(Exception):
-    """A soak found what it looks for."""
+    """Raised if a soak finds a failure."""
 
 
 def program_text(number: int) -> str:
-    """A program unlike its neighbours: the number decides sizes, a chain of ops and constants."""
+    """The text of a program; the number determines sizes, a chain of ops and constants."""
     n, m = number % 13 + 2, number % 7 + 3
     lines = [
         "add_ { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT c = f32[] add(a, b) }",
@@ -50,7 +48,7 @@ def expected(number: int, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def compile_and_check(number: int) -> None:
-    """Compiles the program of a number, runs it once and compares."""
+    """Compiles the program of a number, runs it once and checks the results."""
     program = axla.compile(axla.parse(program_text(number)))
     n, m = number % 13 + 2, number % 7 + 3
     x = np.linspace(-1, 1, n * m, dtype=np.float32).reshape(n, m)
@@ -61,15 +59,17 @@ def compile_and_check(number: int) -> None:
 
 
 def memory() -> tuple[float, int]:
-    """Resident MiB and the number of memory mappings."""
+    """(resident memory in MiB, number of memory mappings)."""
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE") / (1 << 20), Path("/proc/self/maps").read_text().count("\n")
 
 
 def compile_and_drop(count: int = 2000, settle: int = 200, kib: float = 1.5) -> str:
-    """Compiles, runs and drops programs: memory and mappings must not grow once `settle` are through."""
-    os.environ["AXLA_CACHE_DIR"] = ""  # compile each for real
-    kept, cache.MEMORY_BYTES = cache.MEMORY_BYTES, 128 << 10  # a cache that is full from the beginning
+    """Compiles, runs and discards programs: memory and mappings must not grow after the first `settle`
+    programs.
+    """
+    os.environ["AXLA_CACHE_DIR"] = ""  # no compilation uses the cache
+    kept, cache.MEMORY_BYTES = cache.MEMORY_BYTES, 128 << 10  # a small cache, which is full at once
     samples = []
     begin = time.monotonic()
     for number in range(count):
@@ -80,8 +80,8 @@ def compile_and_drop(count: int = 2000, settle: int = 200, kib: float = 1.5) -> 
             print(f"  {number + 1:6} programs: {samples[-1][0]:7.1f} MiB, {samples[-1][1]} mappings")
     cache.MEMORY_BYTES = kept
     seconds = time.monotonic() - begin
-    # Freed memory comes and goes with the generations of the linker: the least of the first samples against
-    # the least of the last ones shows what is kept for good.
+    # Freed memory comes and goes with the generations of the linker. Memory that is never freed shows in the
+    # least of the last samples, compared with the least of the first ones.
     early, late = samples[: len(samples) // 2 or 1], samples[len(samples) // 2 :]
     grown = min(s[0] for s in late) - min(s[0] for s in early)
     mapped = min(s[1] for s in late) - min(s[1] for s in early)
@@ -91,18 +91,18 @@ def compile_and_drop(count: int = 2000, settle: int = 200, kib: float = 1.5) -> 
         f"{grown:+.1f} MiB ({per_program:.2f} KiB each), "
         f"{mapped:+} mappings between the halves"
     )
-    # 1.5 KiB a program is below what one forgotten object file would add.
+    # 1.5 KiB per program is less than one object file that is not freed.
     if per_program > kib or mapped > 8:
         raise Failed(line)
     return line
 
 
 def call_and_compile(seconds: float = 60.0, threads: int = 8) -> str:
-    """Threads call one program and compile others at the same time: right results, no deadlock. On a busy
-    machine they take longer: each compiles at least once.
+    """Threads call one program and compile others at the same time: all results must be right, without a
+    deadlock. On a busy machine they take longer than `seconds`, as each compiles at least once.
     """
-    faulthandler.dump_traceback_later(seconds + 60, exit=True)  # a deadlock ends here, with all stacks
-    n = 1000  # large enough for several pieces
+    faulthandler.dump_traceback_later(seconds + 60, exit=True)  # ends a deadlock, with all stacks
+    n = 1000  # large enough for several threads
     shared = axla.compile(
         axla.parse(
             f"ENTRY e {{ x = f32[{n},{n}] parameter(0)  y = f32[{n},{n}] parameter(1)\n"
@@ -145,7 +145,7 @@ def call_and_compile(seconds: float = 60.0, threads: int = 8) -> str:
 
 
 def fork_under_load(count: int = 1000, threads: int = 4, seconds: float = 20.0) -> str:
-    """Forks while threads call a parallel program and compile others; each child does both, and ends."""
+    """Forks while threads call a parallel program and compile others; each child does both, and must end."""
     text = "ENTRY e {{ x = f32[{0}] parameter(0)  y = f32[{0}] sine(x)  ROOT r = f32[{0}] add(x, y) }}"
     shared = axla.compile(axla.parse(text.format(300_000)))
     x = np.ones(300_000, np.float32)
@@ -161,7 +161,7 @@ def fork_under_load(count: int = 1000, threads: int = 4, seconds: float = 20.0) 
             compile_and_check(k * 100_003 + next(numbers))
 
     def child(number: int) -> None:
-        faulthandler.register(signal.SIGALRM, chain=True)  # a hang ends here, with its stack
+        faulthandler.register(signal.SIGALRM, chain=True)  # ends a child that hangs, with its stack
         signal.alarm(int(seconds) + 1)
         compile_and_check(10_000_019 + number)
         os._exit(0 if np.array_equal(np.asarray(shared(x)), wanted) else 1)
@@ -170,7 +170,7 @@ def fork_under_load(count: int = 1000, threads: int = 4, seconds: float = 20.0) 
     for worker in workers:
         worker.start()
     begin = time.monotonic()
-    faulthandler.dump_traceback_later(count * 2 + seconds, exit=True)  # a hang of this process ends here
+    faulthandler.dump_traceback_later(count * 2 + seconds, exit=True)  # ends this process if it hangs
     try:
         for number in range(count):
             process = multiprocessing.get_context("fork").Process(target=child, args=(number,))
@@ -213,10 +213,10 @@ ENTRY main { x = f32[] parameter(0)
 
 
 def interrupt(after: float = 1.0) -> str:
-    """Ctrl-C stops a loop that would take years; the program can be called again."""
+    """Ctrl-C must stop a loop that would take years; afterwards the program can be called again."""
     program = axla.compile(axla.parse(LONG_LOOP))
     for _ in range(2):
-        signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # background jobs of a shell ignore SIGINT
         sender = threading.Timer(after, os.kill, (os.getpid(), signal.SIGINT))
         sender.start()
         begin = time.monotonic()

@@ -1,9 +1,9 @@
-"""A server under attack: `scripts/soak service` starts `axla serve` and eight clients, each a process.
+"""A server under attack: `scripts/soak service` starts `axla serve` and eight clients, each in a process.
 
-Four good clients use the socket and two gRPC: they compile, run, keep arrays on the server, and check every
-result. A hostile one on each does by chance what is in ATTACKS, and says for each breach which line the log
-of the server must have. Meanwhile the memory of the supervisor is measured; at the end its descriptors,
-threads and processes, its counters against its log, and its exit code.
+Four good clients use the socket and two use gRPC: they compile, run, keep arrays on the server, and check
+every result. A hostile client on each transport makes random attacks from ATTACKS, and prints, for each
+breach, the line that the log of the server must have. Meanwhile the memory of the supervisor is measured; at
+the end its descriptors, threads and processes, its counters against its log, and its exit code are checked.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ from axla.service.transport import HEADER, Closed, SocketTransport, whole
 
 TOKEN = "soak"
 MESSAGE, MEMORY, SECONDS, CLIENTS = 4 << 20, 512 << 20, 10, 16
-"""Limits of the server."""
+"""The limits of the server: bytes of a message, bytes of memory, seconds of a request, clients."""
 FREE = 1 << 20
-"""Numbers of calls that a link does not use."""
+"""The first of the numbers of calls that a link does not use."""
 SQUARE = "HloModule square\nENTRY e { x = f32[3] parameter(0)\n  ROOT y = f32[3] multiply(x, x) }"
 LARGE = "ENTRY e { x = f32[] parameter(0)\n  ROOT y = f32[268435456] broadcast(x), dimensions={} }"
 FOREVER = """HloModule forever
@@ -65,14 +65,14 @@ X = np.float32([1, 2, 3])
 
 
 class Server(subprocess.Popen):
-    """A server of `axla serve`, with a socket and gRPC."""
+    """A process of `axla serve` with a socket and gRPC."""
 
     addresses: tuple[str, str]
     log: Path
     metrics: int
 
     def lines(self) -> list[dict[str, Any]]:
-        """The log; Failed where a line is none."""
+        """The lines of the log. Raises Failed if one is invalid."""
         text = self.log.read_text()
         try:
             return [json.loads(line) for line in text.splitlines()]
@@ -87,7 +87,7 @@ class Server(subprocess.Popen):
 
 @contextlib.contextmanager
 def started(**limits: Any) -> Iterator[Server]:
-    """A server, which is ended; Failed where its exit code is not 0."""
+    """Starts a server, and stops it at the end. Raises Failed if its exit code is not 0."""
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "tokens").write_text(TOKEN)
         path, log = f"{folder}/socket", Path(folder, "log")
@@ -119,7 +119,9 @@ def started(**limits: Any) -> Iterator[Server]:
 
 
 def state_of(process: int) -> tuple[float, int, int, int]:
-    """MiB of its own memory (not of files, not the windows of streams), descriptors, threads and zombies."""
+    """(MiB of private memory, descriptors, threads, zombie processes). Memory of files and of the shared
+    windows of streams is not counted.
+    """
     found = re.search(r"RssAnon:\s+(\d+) kB", Path(f"/proc/{process}/status").read_text())
     memory = int(found[1]) / 1024 if found else 0.0
     threads, zombies = os.listdir(f"/proc/{process}/task"), 0
@@ -130,10 +132,10 @@ def state_of(process: int) -> tuple[float, int, int, int]:
 
 
 def children(process: int) -> list[str]:
-    """The processes that a process has started."""
+    """The ids of the processes that a process has started."""
     found = []
     for file in Path(f"/proc/{process}/task").glob("*/children"):
-        with contextlib.suppress(OSError):  # a thread that has ended
+        with contextlib.suppress(OSError):  # the thread has ended
             found += file.read_text().split()
     return found
 
@@ -142,7 +144,7 @@ def children(process: int) -> list[str]:
 
 
 class Good:
-    """A client that checks what it gets."""
+    """A client that checks its results."""
 
     def __init__(self, address: str, seed: int) -> None:
         self.address, self.random, self.done = address, random.Random(seed), Counter[str]()
@@ -150,7 +152,7 @@ class Good:
         self.client, self.program = self.connected()
 
     def connected(self) -> tuple[Any, Any]:
-        """A connection; all places may be taken for a while."""
+        """Connects to the server, which may be full for a while."""
         end = time.monotonic() + 120
         while True:
             try:
@@ -160,7 +162,7 @@ class Good:
                 self.done["full"] += 1
                 if time.monotonic() > end:
                     raise
-            except axla.RuntimeFailure as error:  # of gRPC: it has no stream for it
+            except axla.RuntimeFailure as error:  # from gRPC: it has no free stream
                 if "Concurrent" not in str(error) or time.monotonic() > end:
                     raise
                 self.done["full"] += 1
@@ -200,7 +202,7 @@ class Good:
         self.check(self.client.device_put(values), values)
 
     def chain(self) -> None:
-        """Runs whose arguments are results that are not there yet."""
+        """Runs a program several times on its own results, before these are ready."""
         value, wanted = self.client.device_put(X), X
         for _ in range(5):
             (value,) = self.program.execute([value], asynchronous=True)
@@ -222,7 +224,7 @@ class Good:
 
 
 class Hostile:
-    """A client that breaks rules. `wanted` counts lines that the log must have: facts of them as JSON."""
+    """A client that breaks rules. `wanted` counts the lines that the log must have, each as facts in JSON."""
 
     def __init__(self, address: str, seed: int) -> None:
         self.address, self.random, self.done = address, random.Random(seed), Counter[str]()
@@ -236,7 +238,7 @@ class Hostile:
             attack = left.pop()
             with contextlib.suppress(
                 Closed, axla.AxlaError, OSError
-            ):  # of connections: no place, or told to go
+            ):  # of connections: the server is full, or has ended the session
                 attack(self)
                 self.done[attack.__name__] += 1
 
@@ -261,7 +263,7 @@ class Hostile:
         return RemoteBackend(link).client
 
     def raw(self, link: Link, data: bytes) -> None:
-        """Sends bytes that may be no message."""
+        """Sends bytes that may not be a message."""
         transport: Any = link.transport
         transport.socket.sendall(data) if self.socket else transport._out.put(data)
 
@@ -271,7 +273,7 @@ class Hostile:
             while True:
                 link.call("Text", {"program": 1 << 40})
 
-    # What it does.
+    # The attacks.
 
     def oversize(self) -> None:
         with self.session() as link:
@@ -284,7 +286,7 @@ class Hostile:
             self.lost(link)
 
     def no_messages(self) -> None:
-        """Random bytes. Over gRPC the length of a message must be its own."""
+        """Sends random bytes. Over gRPC, a message always has its real length."""
         with self.session() as link:
             data = bytearray(self.random.randbytes(self.random.randrange(9, 5000)))
             data[:4] = b"\xff\xff\xff\xff"
@@ -299,7 +301,7 @@ class Hostile:
             self.lost(link)
 
     def malformed(self) -> None:
-        """Bodies that are not protocol buffers, or ask for what is not there."""
+        """Sends bodies that are not protocol buffers, or that name objects which do not exist."""
         with self.session() as link:
             for kind in ("Compile", "Execute", "Parallel", "Put", "Get", "Text", "Cancel", "Profile"):
                 body = self.random.randbytes(self.random.randrange(1, 300)) + b"\xff"
@@ -311,12 +313,12 @@ class Hostile:
             self.synchronise(link)
 
     def synchronise(self, link: Link) -> None:
-        """Waits until the server has read what was sent."""
+        """Waits until the server has read everything that was sent."""
         with contextlib.suppress(axla.InvalidArgument):
             link.call("Text", {"program": 1 << 40})
 
     def bomb(self) -> None:
-        """Protocol buffers that take many times their size."""
+        """Sends protocol buffers that need many times their size in memory."""
         nested = b""
         for _ in range(3000):
             nested = b"\x1a" + proto.wire.number_bytes(len(nested)) + nested
@@ -336,7 +338,7 @@ class Hostile:
             link.call("Text", {"program": 1 << 40})
 
     def half(self) -> None:
-        """A message, or an array, that never ends."""
+        """Sends a part of a message or of an array, and no more."""
         with self.session() as link:
             if self.random.random() < 0.5 and self.socket:
                 self.raw(link, HEADER.pack(1000, 1, 7) + b"half")
@@ -347,7 +349,7 @@ class Hostile:
             time.sleep(self.random.random())
 
     def disconnect(self) -> None:
-        """Goes in the middle of it."""
+        """Disconnects during a request."""
         with self.session() as link:
             client = self.client(link)
             request = {
@@ -360,7 +362,7 @@ class Hostile:
             time.sleep(self.random.random() * 0.2)
 
     def flood(self) -> None:
-        """Many requests whose answers nobody reads."""
+        """Sends many requests, and never reads the answers."""
         with self.session() as link:
             if self.socket:
                 link.transport.stuck = self._give_up
@@ -376,7 +378,7 @@ class Hostile:
         raise StopIteration
 
     def come_and_go(self) -> None:
-        """Connections that say nothing, half a word, or go before they are served."""
+        """Makes connections that send nothing or half a message, or that close before they are served."""
         made = []
         for _ in range(30):
             if not self.socket:
@@ -396,7 +398,7 @@ class Hostile:
             self.want(event="refused")
 
     def silent(self) -> None:
-        """A connection whose first message does not come: the server ends it."""
+        """Makes a connection that never sends its first message: the server must end it."""
         if not self.socket:
             return
         with socket.socket(socket.AF_UNIX) as connection:
@@ -420,7 +422,9 @@ class Hostile:
             self.want(link, event="ends", status="DEADLINE_EXCEEDED")
 
     def crash(self) -> None:
-        """LLVM ends a process that compiles for this CPU without its 64 bits."""
+        """Makes the worker crash: LLVM ends a process that compiles for this CPU without the feature
+        64bit.
+        """
         with self.session() as link:
             with contextlib.suppress(axla.RuntimeFailure):
                 axla.compile(axla.parse(SQUARE), backend=self.client(link), target_features=("-64bit",))
@@ -438,7 +442,7 @@ class Hostile:
             self.want(link, request="Execute", status="RESOURCE_EXHAUSTED")
 
     def eat(self) -> None:
-        """Takes memory by what nobody counts before: reading programs."""
+        """Uses memory that is not counted in advance: that for reading programs."""
         body = messages.encode("Compile", {"program": 1, "module": b"\x1a\x00" * (MESSAGE // 2 - 100)})
         with self.session() as link:
             for number in range(12):
@@ -452,7 +456,7 @@ class Hostile:
             self.want(link, event="ends", status=messages.code_of(link._lost).name)
 
     def forge(self) -> None:
-        """Texts that look like lines of the log."""
+        """Sends texts that look like lines of the log."""
         with self.session() as link:
             client = self.client(link)
             data = proto.to_proto(axla.parse(SQUARE)).replace(b"square", FORGED[:6].encode())
@@ -499,7 +503,7 @@ ATTACKS = (
 
 
 def client(kind: str, address: str, seconds: float, seed: int) -> None:
-    """The life of a client; prints what it did."""
+    """Runs a client process; prints what it did."""
     threads, errors, works = [], [], []
 
     def run(number: int) -> None:
@@ -525,7 +529,7 @@ def client(kind: str, address: str, seconds: float, seed: int) -> None:
 
 
 def soak(seconds: float = 60.0) -> str:
-    """The report; Failed for the first thing that is not as it must be."""
+    """Returns the report; raises Failed at the first failure."""
     limits = {
         "message": MESSAGE,
         "memory": MEMORY,
@@ -536,7 +540,7 @@ def soak(seconds: float = 60.0) -> str:
     with started(**limits) as server:
         while server.counters()["clients"] or len(children(server.pid)) != 1:
             time.sleep(0.1)
-        for address in server.addresses:  # gRPC has threads and descriptors from its first stream on
+        for address in server.addresses:  # gRPC makes its threads and descriptors with the first stream
             Good(address, 0).client.backend.close()
         time.sleep(1)
         before = state_of(server.pid)
@@ -574,16 +578,17 @@ def soak(seconds: float = 60.0) -> str:
 
 
 def checked(server: Server, seconds: float, hostile: list[Any], before: Any, samples: list[Any]) -> str:
-    """Checks what hostile clients did against the log, the counters and the state of the server.
+    """Checks the breaches of the hostile clients against the log, the counters and the state of the server.
 
-    The trend of the memory is checked from 30 seconds on; before, the first large arrays hide it.
+    The growth of the memory is checked only in runs of 30 seconds or more; in shorter runs the first large
+    arrays hide it.
     """
     end = time.monotonic() + 60
     while server.counters()["clients"] or len(children(server.pid)) != 1:
         if time.monotonic() > end:
             raise Failed(f"sessions stay: {server.counters()}, {children(server.pid)}")
         time.sleep(0.1)
-    while state_of(server.pid)[1] > before[1] + 5 and time.monotonic() < end:  # connections of gRPC end
+    while state_of(server.pid)[1] > before[1] + 5 and time.monotonic() < end:  # gRPC still closes connections
         time.sleep(0.1)
     after, lines = state_of(server.pid), server.lines()
     missing = []
@@ -614,7 +619,7 @@ def checked(server: Server, seconds: float, hostile: list[Any], before: Any, sam
         raise Failed(f"MiB, descriptors, threads, zombies: {before} before, {after} afterwards: {files}")
     quarter = len(samples) // 4 or 1
     middle = [float(np.median([s[0] for s in samples[n * quarter : (n + 1) * quarter]])) for n in range(4)]
-    kept = 16  # MiB: the pieces of one direction, which the allocator keeps from the first large array on
+    kept = 16  # MiB: the messages of one direction, which the allocator keeps after the first large array
     if seconds >= 30 and max(middle[2:]) > max(middle[:2]) * 1.1 + kept:
         raise Failed(f"memory of the supervisor grows: {middle} MiB in its four quarters")
     attacks = sum((Counter(r["done"]) for r in hostile), Counter())

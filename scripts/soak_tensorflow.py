@@ -1,8 +1,8 @@
 """A session of TensorFlow with clusters under stress, for `scripts/soak tensorflow`.
 
-Eight threads run one session with numbers of rows that change, among them runs that fail: shapes that do not
-go together, memory that is not there, sessions that are closed in the middle. Right results, memory that
-stays, and executables within their bound are asserted.
+Eight threads run one session with changing numbers of rows. Some runs fail: shapes that do not fit each
+other, too little memory, sessions that are closed during a run. It asserts that results are right, that
+memory does not grow, and that the number of executables stays within its bound.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Model:
         self.session: Any = axla.tensorflow.Session(graph=self.graph, jit="auto")
 
     def once(self, chance: random.Random) -> None:
-        """One run, and a look at what it gives."""
+        """Makes one run and checks the results."""
         rows = chance.randint(2, MOST_ROWS)
         x = np.random.default_rng(rows).standard_normal((rows, 16)).astype(np.float32)
         match chance.randrange(1000):
@@ -69,7 +69,7 @@ class Model:
 
 
 def closed_in_the_middle(chance: random.Random) -> None:
-    """A session that is closed while threads run it: they get errors of TensorFlow, or results."""
+    """Closes a session while threads run it: they must get errors of TensorFlow, or results."""
     model, failed = Model(), []
     end = threading.Event()
 
@@ -95,7 +95,7 @@ def closed_in_the_middle(chance: random.Random) -> None:
 
 
 def soak(seconds: float) -> str:
-    """The report, or an AssertionError."""
+    """Returns the report, or raises AssertionError."""
     from axla.tensorflow.clusters.cluster import MOST_EXECUTABLES
 
     faulthandler.dump_traceback_later(seconds + 60, exit=True)

@@ -1,4 +1,6 @@
-"""Writes files of TensorFlow, for tests and scripts/fuzz_tensorflow: tables of strings and checkpoints."""
+"""Writes files of TensorFlow, for tests and scripts/fuzz_tensorflow: string tables (SSTables) and
+checkpoints.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ _NAMES = {dtype: name for name, dtype in reversed(DTYPES.items())}
 
 
 def table(entries: Mapping[bytes, bytes], packed: bool = False, block_size: int = 4096) -> bytes:
-    """A table of strings; `packed` writes its blocks as Snappy does, with nothing left out."""
+    """The bytes of a string table. `packed`: its blocks are in the format of Snappy, but not compressed."""
     file, handles, block, last = bytearray(), {}, {}, b""
     for key, value in sorted(entries.items()):
         block[key], last = value, key
@@ -33,7 +35,7 @@ def table(entries: Mapping[bytes, bytes], packed: bool = False, block_size: int 
 
 
 def _put(file: bytearray, block: bytes, packed: bool) -> bytes:
-    """Adds a block with its kind and checksum; gives its handle."""
+    """Adds a block with its type and checksum; returns its handle."""
     if packed:
         pieces = [block[at : at + 60] for at in range(0, len(block), 60)]
         block = number_bytes(len(block)) + b"".join(bytes([len(p) - 1 << 2]) + p for p in pieces)
@@ -59,7 +61,7 @@ def shape_message(dims: Sequence[int]) -> dict[str, Any]:
 
 
 def tensor_message(value: np.ndarray) -> dict[str, Any]:
-    """The TensorProto of an array, or of an array of strings."""
+    """The TensorProto of an array of numbers or strings."""
     said = {"tensor_shape": shape_message(value.shape)}
     if value.dtype == object:
         return {"dtype": "DT_STRING", "string_val": list(value.reshape(-1)), **said}
@@ -70,7 +72,7 @@ def tensor_message(value: np.ndarray) -> dict[str, Any]:
 def bundle_index(
     tensors: Mapping[str, np.ndarray], shards: int = 1, big_endian: bool = False
 ) -> tuple[dict[bytes, bytes], list[bytes]]:
-    """The entries of the index of a checkpoint, and the contents of its other files."""
+    """The entries of the index of a checkpoint, and the contents of its data files."""
     header = {"num_shards": shards, "endianness": int(big_endian), "version": {"producer": 1}}
     entries = {b"": encode(header, "BundleHeaderProto")}
     files = [bytearray() for _ in range(shards)]
@@ -87,12 +89,12 @@ def bundle_index(
 
 
 def checksum_field(data: bytes) -> bytes:
-    """Field 6 of an entry, of fixed width."""
+    """The bytes of field 6 of an entry, the checksum, which has a fixed width."""
     return bytes([6 << 3 | 5]) + masked_crc32c(data).to_bytes(4, "little")
 
 
 def write_bundle(prefix: Path, tensors: Mapping[str, np.ndarray], **options: Any) -> None:
-    """A checkpoint of version 2: `prefix.index` and `prefix.data-...`."""
+    """Writes a checkpoint of version 2: `prefix.index` and `prefix.data-...`."""
     entries, files = bundle_index(tensors, **options)
     prefix.parent.mkdir(parents=True, exist_ok=True)
     Path(f"{prefix}.index").write_bytes(table(entries))

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Whether a wheel and an sdist have what they should: python scripts/wheel_contents.py FOLDER.
+"""Checks the contents of a wheel and an sdist: python scripts/wheel_contents.py FOLDER.
 
 `--extras` prints the extras of pyproject.toml instead.
 """

@@ -1,4 +1,6 @@
-"""A small client for a headless Chromium, by the DevTools protocol over two pipes: no driver, no port."""
+"""A small client for a headless Chromium, by the DevTools protocol over two pipes. It needs no driver and no
+port.
+"""
 
 from __future__ import annotations
 
@@ -23,14 +25,16 @@ ARGUMENTS = (
 
 
 class Browser:
-    """One browser with one page. `errors` are exceptions and complaints of the page, `requests` its URLs."""
+    """A browser with one page. `errors` has the exceptions and error messages of the page, `requests` the
+    URLs that it requested.
+    """
 
     def __init__(self, profile: Path) -> None:
         assert CHROMIUM is not None
         read, self._out = os.pipe()
         self._in, write = os.pipe()
 
-        def descriptors() -> None:  # the browser reads from 3 and writes to 4
+        def descriptors() -> None:  # the browser reads from descriptor 3 and writes to 4
             theirs = os.dup(read), os.dup(write)
             os.dup2(theirs[0], 3)
             os.dup2(theirs[1], 4)
@@ -80,11 +84,13 @@ class Browser:
             self.requests.append(given["request"]["url"])
 
     def open(self, path: Path, seconds: float = 60.0) -> int:
-        """Opens a page of ours; the milliseconds until it was drawn, as the page itself counts them."""
+        """Opens a page of axla; returns the milliseconds until it was drawn, which the page itself
+        measures.
+        """
         self.call("Page.navigate", url=path.as_uri())
         end = time.monotonic() + seconds
         while time.monotonic() < end:
-            with suppress(RuntimeError):  # the old page is going away
+            with suppress(RuntimeError):  # the old page is being closed
                 ready = self.run("document.documentElement?.dataset.ready")
                 if ready and self.run("location.href") == path.as_uri():
                     return int(ready)
@@ -92,7 +98,7 @@ class Browser:
         raise AssertionError(f"{path} is not ready: {self.errors}")
 
     def run(self, script: str) -> Any:
-        """The value of an expression in the page; promises are waited for."""
+        """The value of an expression in the page; a promise is awaited."""
         found = self.call("Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True)
         if "exceptionDetails" in found:
             raise AssertionError(f"{script}: {found['exceptionDetails']}")
@@ -100,8 +106,8 @@ class Browser:
 
     @contextmanager
     def frame(self) -> Iterator[None]:
-        """Within, everything is about the frame of the page once that is drawn: one without rights, which has
-        a process of its own.
+        """Waits until the frame in the page is drawn. While the context is active, all methods act on the
+        frame, which has no rights and a process of its own.
         """
         end = time.monotonic() + 60
         while not (
@@ -127,7 +133,7 @@ class Browser:
         return self.run(f"[...document.querySelectorAll({json.dumps(selector)})].map((e) => e.textContent)")
 
     def values(self, selector: str, name: str) -> list[str]:
-        """An attribute of each element."""
+        """The attribute `name` of each element that matches a selector."""
         found = f"[...document.querySelectorAll({json.dumps(selector)})]"
         return self.run(f"{found}.map((e) => e.getAttribute({json.dumps(name)}))")
 
@@ -139,7 +145,7 @@ class Browser:
         return self.run(f"document.querySelectorAll({json.dumps(selector)}).length")
 
     def click(self, selector: str, number: int = 0) -> None:
-        """Clicks where the element is, as a mouse does."""
+        """Clicks on element `number` of those that match a selector, by mouse events at its position."""
         place = self.run(
             f"(() => {{ const e = document.querySelectorAll({json.dumps(selector)})[{number}];"
             " e.scrollIntoView({block: 'nearest'}); const b = e.getBoundingClientRect();"
@@ -151,20 +157,20 @@ class Browser:
             )
 
     def type(self, selector: str, text: str) -> None:
-        """Types into a field, in the place of what is there."""
+        """Replaces the text in a field by typing."""
         found = f"document.querySelector({json.dumps(selector)})"
         self.run(f"{found}.focus(); {found}.select()")
         self.call("Input.insertText", text=text)
 
     def slide(self, selector: str, value: int) -> None:
-        """Moves a slider."""
+        """Moves a slider to a value."""
         self.run(
             f"(() => {{ const e = document.querySelector({json.dumps(selector)}); e.value = {value};"
             " e.dispatchEvent(new Event('input', {bubbles: true})); })()"
         )
 
     def picture(self, path: Path) -> Path:
-        """A screenshot."""
+        """Writes a screenshot to a file; returns its path."""
         self.settle()
         path.write_bytes(base64.b64decode(self.call("Page.captureScreenshot", format="png")["data"]))
         return path

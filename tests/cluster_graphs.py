@@ -1,4 +1,4 @@
-"""Graphs of TensorFlow written as texts, for tests of clusters."""
+"""TensorFlow graphs in a short text form, for tests of clusters."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ FLOAT = {"dtype": "DT_FLOAT", "tensor_shape": {}}
 
 
 def node(line: str) -> Message:
-    """`name = Op inputs attribute=value @device`. Types are floats unless attributes say otherwise; `Flag` is
-    a placeholder of a boolean, `f()` a function as value of an attribute.
+    """Reads a node: `name = Op inputs attribute=value @device`. Types are float unless an attribute says
+    otherwise. `Flag` is a placeholder of a boolean; `f()` as the value of an attribute is a function.
     """
     name, _, rest = line.strip().partition(" = ")
     op, *words = rest.split()
@@ -52,8 +52,8 @@ def _value(text: str) -> Message:
 
 
 def function(name: str, text: str, arguments: str = "x", result: str = "y:0", **attributes: bool) -> Message:
-    """A function whose result is a float. Arguments are floats, or `name:type`. Inside, `node:output:0` is an
-    output.
+    """A function with a float result. Arguments are floats, or `name:type`. In the text, `node:output:0`
+    names an output.
     """
     pairs = [word.partition(":") for word in arguments.split()]
     inputs = [{"name": name, "type": type_ or "DT_FLOAT"} for name, _, type_ in pairs]
@@ -67,16 +67,16 @@ def function(name: str, text: str, arguments: str = "x", result: str = "y:0", **
 
 
 def definition(name: str, *outputs: str) -> Message:
-    """An OpDef of an operation with outputs that are floats."""
+    """An OpDef of an operation with float outputs."""
     return {"name": name, "output_arg": [{"name": output, "type": "DT_FLOAT"} for output in outputs]}
 
 
 OTHER = {"Other": definition("Other", "output")}
-"""An operation that axla has not, with one output."""
+"""An operation with one output that axla does not support."""
 
 
 def graph(text: str, *functions: Message, definitions: dict[str, Message] | None = None) -> Graph:
-    """The graph with a node in each line, read as TensorFlow's own are."""
+    """Reads a graph with a node in each line."""
     nodes = [node(line) for line in text.splitlines() if line.strip()]
     message = {"node": nodes, "library": {"function": list(functions)}}
     return graph_of(message, definitions=OTHER if definitions is None else definitions)

@@ -1,4 +1,6 @@
-"""Shared by all tests: modules are verified after each pass, and `tests/hlo/**/*.hlo` are tests."""
+"""Settings for all tests: modules are verified after each pass, and `tests/hlo/**/*.hlo` are collected as
+tests.
+"""
 
 from __future__ import annotations
 
@@ -16,16 +18,18 @@ import pytest
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
 os.environ.setdefault("AXLA_VERIFY", "1")
-os.environ["AXLA_CACHE_DIR"] = ""  # tests compile what they test
-os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # hundreds of child processes import axla: half of their time
+os.environ["AXLA_CACHE_DIR"] = ""  # no compilation uses the cache
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # bytecode halves the start of hundreds of child processes
 sys.dont_write_bytecode = False
-if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as a shell starts what runs in the background
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell starts background jobs like this
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection():
-    """Modules and tests stay to the end: the garbage collector need not go through them again and again."""
+    """Disables the garbage collector during the collection, and excludes modules and tests from later
+    collections, since they stay to the end.
+    """
     gc.disable()
     try:
         return (yield)
@@ -49,7 +53,7 @@ def pytest_collect_file(parent, file_path):
 
 @pytest.fixture(scope="session")
 def server(tmp_path_factory) -> Iterator[Any]:
-    """A server, which the backend `remote` is of; with grpcio it has an address for that, too."""
+    """A server for the backend `remote`. If grpcio is installed, it listens for gRPC too."""
     from service_server import started
 
     listen = "127.0.0.1:0" if importlib.util.find_spec("grpc") else ""
@@ -61,7 +65,7 @@ def server(tmp_path_factory) -> Iterator[Any]:
 
 @pytest.fixture(scope="session")
 def grpc_server(server) -> Iterator[Any]:
-    """The same server; the backend `remote-grpc` is of its other address."""
+    """The server of `server`, with the backend `remote-grpc` for its gRPC address."""
     pytest.importorskip("grpc", reason="grpcio (axla[service]) is not installed")
     from axla import backends
     from axla.service.link import opened

@@ -1,4 +1,4 @@
-"""The program of the page "Using AOT compilation", word for word."""
+"""The program on the page "Using AOT compilation", word for word."""
 
 DOCUMENT = """
 #define EIGEN_USE_THREADS

@@ -1,12 +1,13 @@
-"""FileCheck in process: CHECK lines against text.
+"""FileCheck in Python: checks a text with CHECK lines.
 
-    // CHECK: text         somewhere after the last match
+    // CHECK: text         anywhere after the last match
     // CHECK-NEXT: text    on the line after the last match
     // CHECK-SAME: text    later on the line of the last match
-    // CHECK-NOT: text     nowhere between the matches around it
-    // CHECK-DAG: text     somewhere; a run of these may match in any order
-Text is taken literally (runs of spaces are one space), except {{regex}}, [[NAME:regex]], which names what it
-matched, and [[NAME]].
+    // CHECK-NOT: text     nowhere between the match before it and the match after it
+    // CHECK-DAG: text     anywhere; consecutive ones may match in any order
+
+Text is matched literally (several spaces match one), except {{regex}}, [[NAME:regex]], which gives its match
+a name, and [[NAME]], which matches the same text again.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ PIECE = re.compile(r"\{\{(.*?)\}\}|\[\[(\w+):(.*?)\]\]|\[\[(\w+)\]\]")
 
 
 class CheckFailed(AssertionError):
-    """A CHECK line that does not hold: says which, and shows the text from where it was sought."""
+    """Raised for a CHECK line that fails, with the text in which it was searched for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,10 +43,10 @@ def run_checks(checks: list[Check], text: str) -> None:
 class _Matcher:
     def __init__(self, text: str):
         self.text = text
-        self.at = 0  # behind the last match
+        self.at = 0  # the offset after the last match
         self.names: dict[str, str] = {}
         self.forbidden: list[Check] = []
-        self.group: list[tuple[int, int]] = []  # matches of the running DAG group
+        self.group: list[tuple[int, int]] = []  # matches of the current DAG group
         self.group_start = 0
 
     def run(self, checks: list[Check]) -> None:

@@ -1,13 +1,13 @@
-"""Tests that are HLO text: `tests/hlo/<what>/*.hlo`, in sections divided by lines `// -----`.
+"""Tests in HLO text: the files `tests/hlo/<what>/*.hlo`, in sections that are separated by lines `// -----`.
 
-    // TEST: name                the section's name; of algsimp, the rule that it tests
-    // RUN: --passes=algsimp     passes, and flags; the first section's holds for those without one
-    HLO text                     `// error: text` behind a line: this error, there
+    // TEST: name                the name of the section; in algsimp, the rule that it tests
+    // RUN: --passes=algsimp     passes and flags; a section without one has those of the first section
+    HLO text                     `// error: text` after a line: this error must be raised for the line
     // CHECK: ...                see filecheck.py; or
     // OUTPUT                    the whole output, in comments, which `pytest --bless` rewrites
 
-Every module that passes rewrite is also run by the interpreter before and after, with special values among
-its arguments, and must give the same bits (NaN is NaN). RUN options for that: `--ulps=N`, `--no-run`.
+Every module that passes change is also run by the interpreter before and after, with special values among its
+arguments, and must give the same bits (all NaNs are equal). RUN options for this: `--ulps=N`, `--no-run`.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ class Section:
     name: str
     run: str
     text: str
-    line: int  # of its first line in the file
+    line: int  # the number of its first line in the file
 
     @property
     def code(self) -> str:
-        """The HLO text, comment lines blank so that line numbers stay."""
+        """The HLO text; comment lines are made empty, so that line numbers do not change."""
         lines = self.text.split("\n")
         return "\n".join("" if line.lstrip().startswith("//") else ERROR.sub("", line) for line in lines)
 
@@ -100,7 +100,7 @@ def transformed(section: Section, options: Options, **more: object) -> Module:
 
 
 def run_section(section: Section, bless: bool = False) -> None:
-    """Raises unless the section's expectations hold."""
+    """Runs a section. Raises an exception unless its expectations hold."""
     options = options_of(section.run)
     wanted = [(n, ERROR.search(line)) for n, line in enumerate(section.text.split("\n"), 1)]
     errors = [(n, m[1]) for n, m in wanted if m and not section.text.split("\n")[n - 1].startswith("//")]
@@ -115,7 +115,7 @@ def run_section(section: Section, bless: bool = False) -> None:
         raise CheckFailed("the section checks nothing")
     run_checks(checks, output)
     if section.name in rules_by_name():
-        # The rule must be what makes the test pass.
+        # The test must fail without the rule.
         without = transformed(section, options, disable_hlo_passes=(section.name,)).to_string()
         if holds(checks, without):
             raise CheckFailed(f"the checks hold without the rule {section.name}")

@@ -1,4 +1,4 @@
-"""Calls of LAPACK as JAX writes them, and what is said of their results."""
+"""Calls of LAPACK in HLO as JAX writes them, and helpers to check their results."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ LETTERS = {"s": np.float32, "d": np.float64, "c": np.complex64, "z": np.complex1
 
 
 def as_text(dtype, dims, *, matrix: bool) -> str:
-    """A shape as JAX writes it: matrices are column-major, batch dimensions outermost."""
+    """A shape as JAX writes it: matrices are column-major, batch dimensions are outermost."""
     order = list(range(len(dims)))[::-1]
     if matrix:
         order[:2] = order[1::-1]
@@ -20,7 +20,9 @@ def as_text(dtype, dims, *, matrix: bool) -> str:
 
 
 def text_of(target, operands, results, config="", aliases="") -> str:
-    """The HLO of one call. Operands and results are (array or (type, sizes), is it matrices)."""
+    """The HLO text of one call. An operand is (array, whether it has matrices), a result ((type, sizes),
+    whether it has matrices).
+    """
     lines, names, limits = [], [], []
     for number, (array, matrix) in enumerate(operands):
         lines.append(f"p{number} = {as_text(array.dtype, array.shape, matrix=False)} parameter({number})")
@@ -64,7 +66,9 @@ def close(found, wanted):
 
 
 def product_of_reflectors(reflectors, tau, first=0):
-    """The unitary matrix that LAPACK keeps as columns below the diagonal, or `first` further down."""
+    """The unitary matrix whose Householder reflectors LAPACK stores in columns, below the diagonal, or
+    `first` rows further down.
+    """
     rows = len(reflectors)
     whole = np.eye(rows, dtype=reflectors.dtype)
     for i, factor in enumerate(tau):

@@ -1,4 +1,4 @@
-"""Proves a buffer assignment right: its program is verified, and its kernels are planned."""
+"""Checks a buffer assignment: its program is verified, and its kernels are planned."""
 
 from axla.analysis.buffers import Buffers
 from axla.lowering.loading import check_program
@@ -8,7 +8,7 @@ from axla.target.machine import cpu_target
 
 
 def check(buffers: Buffers) -> None:
-    """VerifyError naming the first step that would read or write the wrong memory."""
+    """Raises VerifyError with the first step that would read or write the wrong memory."""
     target = cpu_target()
     program = lower(buffers.module, buffers, target)
     verify_program(program)

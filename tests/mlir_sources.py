@@ -1,4 +1,4 @@
-"""Comparing what readers give, and jaxlib as the reader that is right."""
+"""Compares the results of axla's readers of MLIR with those of jaxlib, which are taken as correct."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from axla.stablehlo import mlir
 
 
 def jaxlib_generic(text: str, locations: bool = False) -> str:
-    """A text as jaxlib prints it in generic form; skips the test without jaxlib."""
+    """The text as jaxlib prints it in generic form. Skips the test without jaxlib."""
     pytest.importorskip("jaxlib.mlir")
     from jax._src.interpreters import mlir as jax_mlir
     from jaxlib.mlir import ir
@@ -25,14 +25,14 @@ def jaxlib_generic(text: str, locations: bool = False) -> str:
 
 
 def difference(left: mlir.Source, right: mlir.Source, locations: bool = False) -> str:
-    """Where two sources differ first; "" when they are equal."""
+    """The first difference between two sources; "" if they are equal."""
     found = _of_operations(left.module, right.module, {}, "", locations)
     return found or ("" if left.resources == right.resources else "resources")
 
 
 def _of_attributes(a: Any, b: Any, path: str) -> str:
     if isinstance(a, mlir.DenseElements) and isinstance(b, mlir.DenseElements):
-        # One element for all and a list of equal ones say the same.
+        # A splat is equal to a list of equal elements.
         same = a.type == b.type and a.values.dtype == b.values.dtype
         shape = a.type.shape
         bits = (

@@ -1,4 +1,4 @@
-"""The library of handlers of XLA's FFI (custom/handlers.cc), compiled once for all tests and processes."""
+"""The library of handlers for XLA's FFI (custom/handlers.cc), compiled once for all tests and processes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SOURCE = Path(__file__).parent / "custom" / "handlers.cc"
 
 @cache
 def handlers_library() -> c.CDLL:
-    """Skips the test where no compiler is."""
+    """Compiles the library, if necessary, and loads it. Skips the test if there is no compiler."""
     jax = pytest.importorskip("jax")
     compiler = shutil.which("g++") or shutil.which("clang++")
     if compiler is None:

@@ -1,4 +1,6 @@
-"""A small library with everything that a library can have: constants, a kept and an updated variable."""
+"""A small library with all features that a library can have: constants, a variable that is only read, and one
+that is updated.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,7 @@ from axla.codegen.native import systems
 from axla.target.names import target
 
 MACHINE, OTHER = sorted(("aarch64", "x86-64"), key=lambda name: name[:3] != systems.machine()[:3])
-"""The target whose objects run here, and one whose objects do not."""
+"""A target whose objects run on this machine, and one whose objects do not."""
 
 _VALUES = ", ".join(str(k) for k in range(100))
 PROGRAM = f"""HloModule m, input_output_alias={{ {{1}}: (1, {{}}, may-alias) }}

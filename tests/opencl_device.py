@@ -1,4 +1,4 @@
-"""Whether there is an OpenCL device, for tests that need one."""
+"""Finds an OpenCL device, for tests that need one."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import axla
 
 @cache
 def why_no_device() -> str:
-    """Why programs cannot run on OpenCL here; empty where they can."""
+    """The reason why OpenCL programs cannot run here; "" if they can."""
     try:
         axla.backends.get("opencl").driver(0)
     except axla.UnsupportedError as error:

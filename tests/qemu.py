@@ -1,4 +1,4 @@
-"""Recognizes, by their messages, what emulators cannot do."""
+"""Recognizes failures of emulators by their messages."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import pytest
 
 
 def skip_where_qemu_fails(said: str) -> None:
-    """QEMU 7.2 asserts on any vfncvt.rtz that begins a block of its translation, as behind a vsetvli: these
-    two instructions alone are enough.
+    """Skips the test if QEMU fails: QEMU 7.2 raises an assertion for each vfncvt.rtz at the beginning of a
+    translation block, for example after a vsetvli. These two instructions alone are enough.
     """
     if "decode_save_opc: Assertion" in said:
         pytest.skip("this QEMU cannot translate vfncvt.rtz.x.f.w (decode_save_opc)")

@@ -1,4 +1,4 @@
-"""One-op modules from the samples that op declarations give."""
+"""Modules of one op, from the samples in the declarations of ops."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from axla.ir.graph import Module
 from axla.ir.op import OPS, Op
 from axla.ir.structure import Parameter
 
-# Ops with operands that must have certain values to mean anything.
+# Ops with operands that must have certain values: operand number -> value.
 VALUES = {"dynamic-reshape": {1: 3, 2: 2}, "set-dimension-size": {1: 2}}
 
 
-# What a start needs behind it; the ends have no meaning alone, and are tried with their starts.
+# The done op for each start op. It has no meaning alone, and is tested with its start.
 ENDS = {
     "all-gather-start": ["all-gather-done"],
     "all-reduce-start": ["all-reduce-done"],
@@ -30,7 +30,7 @@ ENDS = {
 
 
 def sample_cases() -> Iterator[tuple[str, Op, tuple[AnyShape, ...]]]:
-    """Every sample of every op that can stand alone, with a name."""
+    """Yields (name, op, shapes) for every sample of every op except done ops."""
     behind = {end for ends in ENDS.values() for end in ends}
     for opcode, cls in OPS.items():
         if opcode not in behind:
@@ -39,7 +39,7 @@ def sample_cases() -> Iterator[tuple[str, Op, tuple[AnyShape, ...]]]:
 
 
 def sample_module(op: Op, shapes: tuple[AnyShape, ...]) -> Module:
-    """A module whose entry applies the op to its parameters, called computations included."""
+    """A module whose entry applies the op to its parameters, with copies of called computations."""
     module = Module("sample")
     copies = {}
 
@@ -60,7 +60,7 @@ def sample_module(op: Op, shapes: tuple[AnyShape, ...]) -> Module:
 
 
 def sample_arguments(op: Op, shapes: tuple[AnyShape, ...], seed: int = 0) -> list[Literal]:
-    """Arguments of these shapes: small numbers, of both signs where the type has them."""
+    """Arguments of these shapes: small numbers, of both signs if the type is signed."""
     rng = np.random.default_rng(seed)
     fixed = VALUES.get(op.opcode, {})
     return [_literal(rng, s, fixed.get(n)) for n, s in enumerate(shapes)]

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 
 def scan_text(kind, dims, at, op, init, reverse, before="copy(p)", behind="copy(s)") -> str:
-    """A reduce-window that scans dimension `at` of an array. `op`: an opcode, or instructions of the combiner
-    on a and b. `before` and `behind`: what is done with the parameter p, and with the sums s.
+    """A reduce-window that scans dimension `at` of an array. `op` is an opcode, or the instructions of a
+    combiner of a and b. `before` is an instruction on the parameter p, whose result is scanned, `behind` one
+    on the sums s.
     """
     shape, reach = f"{kind}[{','.join(map(str, dims))}]", dims[at] - 1
     size = "x".join(str(n if d == at else 1) for d, n in enumerate(dims))

@@ -1,4 +1,4 @@
-"""A server of `axla serve`, in a process of its own."""
+"""Runs `axla serve` in a process of its own."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ X = np.float32([1, 2, 3])
 
 class Server(subprocess.Popen):
     address = ""
-    """Of the unix socket; `grpc`: the other."""
+    """The address of the unix socket; `grpc` is the address for gRPC."""
     grpc = ""
     log: Path
 
@@ -48,8 +48,8 @@ class Server(subprocess.Popen):
 def started(
     folder: Path, *options: str, listen: str = "", within: tuple[str, ...] = (), **environment: str
 ) -> Iterator[Server]:
-    """Starts a server, and ends it; gives the process. `listen`: also for gRPC, at a host and port 0.
-    `within`: a command that becomes the one behind it.
+    """Starts a server, yields its process, and stops it. `listen` is an address for gRPC too: a host and port
+    0. `within` is a command that runs the command after it, in its own process.
     """
     path, log = folder / "axla.sock", folder / "log"
     command = [*within, sys.executable, "-P", "-m", "axla", "serve", "--socket", str(path), *options]
@@ -77,23 +77,23 @@ def started(
 
 
 def compiled(client: Any, text: str = SQUARE, **options: Any) -> Any:
-    """A program on the server that a client is connected to."""
+    """A program that is compiled by the server of a client."""
     return axla.compile(axla.parse(text), backend=client, **options)
 
 
 REMOTE = ("remote", "remote-grpc")
-"""The backends of the fixtures `server` and `grpc_server`, over a unix socket and over gRPC."""
+"""The backends of the fixtures `server` and `grpc_server`: over a unix socket, and over gRPC."""
 
 
 def with_server(request: Any) -> str:
-    """The backend that is the parameter of a fixture or a test; starts the server that it needs."""
+    """The backend that is the parameter of a fixture or a test. Starts the server that it needs."""
     if request.param in REMOTE:
         request.getfixturevalue("server" if request.param == "remote" else "grpc_server")
     return request.param
 
 
 def answers(path: Path) -> bool:
-    """Whether a server listens on a socket."""
+    """Whether a server listens on a unix socket."""
     with socket.socket(socket.AF_UNIX) as probe:
         try:
             probe.connect(str(path))
@@ -103,13 +103,13 @@ def answers(path: Path) -> bool:
 
 
 def lines(process: Server, **wanted: Any) -> list[dict[str, Any]]:
-    """Lines of the log, which are JSON, with these facts."""
+    """The lines of the log, which is JSON, that have these keys and values."""
     found = [json.loads(line) for line in process.text().splitlines() if line.startswith("{")]
     return [line for line in found if wanted.items() <= line.items()]
 
 
 def until(condition: Callable[[], Any], seconds: float = 60) -> Any:
-    """Waits for something that happens in another process; gives it."""
+    """Waits until the condition, which another process causes, returns a true value; returns it."""
     end = time.monotonic() + seconds
     while not (found := condition()):
         assert time.monotonic() < end
@@ -118,7 +118,7 @@ def until(condition: Callable[[], Any], seconds: float = 60) -> Any:
 
 
 def counters(process: Server) -> dict[str, int]:
-    """The numbers of a server with --metrics=HOST:0 and --log=json."""
+    """The counters of a server with --metrics=HOST:0 and --log=json."""
     port = until(lambda: lines(process, event="metrics"))[0]["port"]
     text = urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30).read().decode()
     return {name: int(value) for name, value in re.findall(r"^axla_service_(\w+) (\d+)$", text, re.M)}

@@ -1,4 +1,4 @@
-"""Programs that sort and select, for tests of one thread and of blocks of threads."""
+"""Programs with sort and topk, for tests with one thread and with thread blocks."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ TWO_KEYS = """l = pred[] compare(a0, b0), direction=LT
 
 
 def sort_text(types: tuple[str, ...], comparator: str, dims: tuple[int, ...], dimension: int) -> str:
-    """A stable sort of an operand of each type. Scalars of the comparator: `a0` and `b0` of the first, ..."""
+    """A stable sort of an operand of each type. The scalars in the comparator are `a0` and `b0` for the first
+    operand, `a1` and `b1` for the second, and so on.
+    """
     size = ",".join(map(str, dims))
     arrays = [f"{t}[{size}]" for t in types]
     result = arrays[0] if len(arrays) == 1 else f"({', '.join(arrays)})"
@@ -41,7 +43,7 @@ ENTRY main {{
 
 
 def topk_text(name: str, dims: tuple[int, ...], k: int, largest: bool) -> str:
-    """The k first of every line along the last dimension."""
+    """The k largest or smallest elements along the last dimension."""
     size, result = (",".join(map(str, d)) for d in (dims, (*dims[:-1], k)))
     return f"""HloModule topk
 ENTRY main {{

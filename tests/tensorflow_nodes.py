@@ -25,8 +25,8 @@ class Known:
 
 
 def module_of(op: str, *operands: Any, **attributes: Any) -> Module:
-    """The program of one node: operands are its parameters, but for those that are `Known`; a list stands for
-    an operand of several arrays. Attributes that single operands imply are left out.
+    """The program of a node. Its parameters are the operands, except those that are `Known`; a list stands
+    for an operand of several arrays. Attributes that follow from single operands may be left out.
     """
     nodes, inputs, feeds = [], [], []
     record = records()[op]
@@ -53,7 +53,7 @@ def module_of(op: str, *operands: Any, **attributes: Any) -> Module:
 
 
 def run_node(op: str, *operands: Any, backend: str = "cpu", **attributes: Any) -> list[np.ndarray]:
-    """The results of a node for operands."""
+    """The results of a node for these operands."""
     program = axla.compile(module_of(op, *operands, **attributes), backend=backend)
     flat = [value for given in operands for value in (given if isinstance(given, list) else [given])]
     given = [np.asarray(value) for value in flat if not isinstance(value, Known)]
@@ -72,7 +72,7 @@ def tensor(array: np.ndarray) -> dict[str, Any]:
 
 
 def entry(name: str, value: Any) -> dict[str, Any]:
-    """An attribute: a number, a string, the name of a type, or a list of such."""
+    """An attribute with a number, a string, the name of a type, or a list of these."""
     if isinstance(value, list) and any(isinstance(item, str) for item in value):
         (field,) = entry("", value[0])["value"]
         items = [entry("", item)["value"][field] for item in value]

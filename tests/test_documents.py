@@ -1,4 +1,4 @@
-"""The Python of the README and of docs/*.md runs; the shell commands they show exist."""
+"""Runs the Python code in the README and in docs/*.md; checks that the shell commands in them exist."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ PAGES = [
     *sorted((ROOT / "docs").glob("*.md")),
     *sorted((ROOT / "docs").glob("targets/*.md")),
 ]
-RUN_ELSEWHERE = {"adding-an-op", "new-backend"}  # they need installed packages: tests/docs
-RUN_ELSEWHERE |= {"tensorflow", "from-tfcompile"}  # they need graphs: tests/tensorflow
-RUN_ELSEWHERE |= {"tensorflow-jit"}  # it needs TensorFlow: tests/tensorflow_jit
-RUN_ELSEWHERE |= {"service"}  # it needs a server: tests/docs
-RUN_ELSEWHERE |= {"README"}  # its blocks of all kinds are run, below
+RUN_ELSEWHERE = {"adding-an-op", "new-backend"}  # need installed packages: see tests/docs
+RUN_ELSEWHERE |= {"tensorflow", "from-tfcompile"}  # need graphs: see tests/tensorflow
+RUN_ELSEWHERE |= {"tensorflow-jit"}  # needs TensorFlow: see tests/tensorflow_jit
+RUN_ELSEWHERE |= {"service"}  # needs a server: see tests/docs
+RUN_ELSEWHERE |= {"README"}  # all of its blocks run in a test below
 WITH_PYTHON = [p for p in PAGES if "```python" in p.read_text() and p.stem not in RUN_ELSEWHERE]
 
 
 @pytest.mark.parametrize("page", WITH_PYTHON, ids=lambda page: page.stem)
 def test_python_runs(page, tmp_path):
-    """All blocks of a page in turn, in a process of their own: they may declare rules and passes."""
+    """All blocks of a page run in order, in one process per page, since they may declare rules and passes."""
     code = "\n".join(re.findall(r"^```python\n(.*?)^```", page.read_text(), re.M | re.S))
     path = tmp_path / "page.py"
     path.write_text(code)
@@ -45,7 +45,7 @@ def test_python_runs(page, tmp_path):
 
 @pytest.mark.cc
 def test_the_readme_runs(tmp_path):
-    """As `scripts/wheel` runs it from the wheel."""
+    """The README runs as `scripts/wheel` runs it with the wheel."""
     if shutil.which("cc") is None:
         pytest.skip("needs a C compiler")
     pytest.importorskip("jax", reason="JAX is not installed")

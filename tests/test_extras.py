@@ -1,4 +1,4 @@
-"""A package that an extra brings and that is missing: every message says what needs it and how to get it."""
+"""If a package of an extra is missing, every message says what needs it and how to install it."""
 
 from __future__ import annotations
 

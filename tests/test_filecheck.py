@@ -1,4 +1,4 @@
-"""FileCheck itself: checks that must hold hold, and checks that must fail fail."""
+"""Tests FileCheck: right checks must hold, and wrong checks must fail."""
 
 import pytest
 

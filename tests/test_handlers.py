@@ -1,4 +1,4 @@
-"""Functions in tables by op say in their signature which op they take: it must be that of their row."""
+"""Functions in tables by op annotate the op that they take: it must be the op of their row."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ def _op_of_row(key: object) -> type[Op] | None:
 
 
 def _functions(handler: Any) -> list[FunctionType]:
-    """A handler, or of a partial one the functions that it is made of."""
+    """The function of a handler; for a partial one, all functions in it."""
     if isinstance(handler, partial):
         return [f for part in (handler.func, *handler.args) for f in _functions(part)]
     return [handler] if isinstance(handler, FunctionType) else []
 
 
 def _taken(function: FunctionType) -> tuple[type, ...]:
-    """The ops that the annotation of an instruction names; () where it names none."""
+    """The ops in the annotation of an instruction parameter; () if it names none."""
     for text in function.__annotations__.values():
         if isinstance(text, str) and text.startswith("Instruction["):
             (kind,) = get_args(eval(text, function.__globals__))
@@ -36,7 +36,7 @@ def _taken(function: FunctionType) -> tuple[type, ...]:
 
 
 def _rows() -> list[tuple[str, type[Op], FunctionType]]:
-    """(table, op, function) for every row of a table by op."""
+    """(table, op, function) for each row of each table by op."""
     found = []
     packages = [importlib.import_module(f"axla.{name}") for name in PACKAGES]
     names = [i.name for p in packages for i in pkgutil.walk_packages(p.__path__, f"{p.__name__}.")]

@@ -1,6 +1,7 @@
-"""Files of axla import each other in no circle; imports for types, and inside functions, count like others.
+"""The files of axla must not import each other in a cycle; imports for types, and inside functions, count
+too.
 
-`lint-imports` says the same of files and packages beside each other. Here every file is looked at, also those
+`lint-imports` checks this for files and packages of the same folder. This test checks every file, also those
 that import the package around them.
 """
 
@@ -25,7 +26,7 @@ def module_name(path: Path) -> str:
 
 
 def imported(source: str) -> Iterator[tuple[str, str]]:
-    """(module, name in it or "") for all imports of a source, wherever they stand."""
+    """Yields (module, name in it or "") for all imports of a source, also those inside functions."""
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
             yield from ((alias.name, "") for alias in node.names)
@@ -47,7 +48,7 @@ def test_files_import_each_other_in_no_circle():
     sources = {module_name(path): path.read_text("utf-8") for path in sorted(ROOT.rglob("*.py"))}
     graph = graph_of(sources)
     assert len(graph) > 400 and sum(map(len, graph.values())) > 2000
-    TopologicalSorter(graph).prepare()  # CycleError names the circle
+    TopologicalSorter(graph).prepare()  # CycleError names the cycle
 
 
 @pytest.mark.parametrize(
@@ -66,9 +67,10 @@ def test_every_kind_of_import_counts(text):
 
 
 def test_nothing_is_linked_by_llvm():
-    """LLVM's linker may put code and constants more than 2 GiB apart, and ends the process then.
+    """LLVM's linker must not be used: it may put code and constants more than 2 GiB apart, and then ends the
+    process.
 
-    `Image` gives them one piece of memory.
+    `Image` puts them into one block of memory.
     """
     linkers = re.compile(r"create_(lljit|mcjit)_compiler")
     files = [*ROOT.rglob("*.py"), *Path(__file__).parent.rglob("*.py")]

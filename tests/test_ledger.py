@@ -1,8 +1,8 @@
-"""Every declared op must have a docstring, samples, a text form, evaluation that agrees with its
-declarations, a lowering on each backend, StableHLO for it, an example that is a text. What one lacks has a
-reason in a table here, and no other entry may stand there.
+"""Every declared op must have a docstring, samples, a text form, an evaluation that agrees with its
+declaration, a lowering on each backend, an equivalent in StableHLO, and an example as a text. If an op lacks
+one of these, a table in this file has the reason; the tables may have no other entries.
 
-`LEDGER_OPS=softplus,...` asks the same of ops of packages that are installed.
+`LEDGER_OPS=softplus,...` checks ops of installed packages in the same way.
 """
 
 from __future__ import annotations
@@ -48,20 +48,20 @@ LOADED = [declared(opcode) for opcode in os.environ.get("LEDGER_OPS", "").split(
 TARGETS = {"cpu": host_target, "one-lane": one_lane_target}
 DEVICES = {"opencl": spirv_target, "cuda": nvptx_target}
 
-# Ops whose samples are not compiled, with what the refusal says.
+# Ops whose samples are not compiled, with the text of the error.
 NOT_LOWERED = {
     "custom-call": "no such target is registered",
     "recv": "no send has the same channel",
 }
 
-# Ops whose steps the host does for a device, with the reason.
+# Ops whose steps run on the host of a device, with the reason.
 ON_THE_HOST = {
     "custom-call": "its target is a function of the host",
     "infeed": "the queue that it takes from is the host's",
     "outfeed": "the queue that it fills is the host's",
 }
 
-# Ops that no operation of StableHLO stands for, with the reason.
+# Ops without an equivalent in StableHLO, with the reason.
 NOT_IN_STABLEHLO = {
     "rng-get-and-update-state": "StableHLO has no state of random numbers",
 }
@@ -74,8 +74,8 @@ NOT_EVALUATED = {
     "recv": "there is no one to receive from",
 }
 
-# Ops of which the cost analysis counts no operations, and that neither move elements nor run computations,
-# with the reason: XLA's counts none either, or not as such.
+# Ops for which the cost analysis counts no operations, although they neither move elements nor run
+# computations, with the reason. XLA counts none for them either, or counts other operations.
 NOT_COUNTED = {
     **dict.fromkeys(
         ("constant", "iota", "replica-id", "partition-id"), "it is there, or made while it is read"
@@ -91,7 +91,7 @@ NOT_COUNTED = {
     "fusion": "what it calls is counted",
 }
 
-# Ops that take no arrays of dynamic size in compiled code, with the reason.
+# Ops that do not support arrays of dynamic size in compiled code, with the reason.
 NOT_OF_DYNAMIC_SIZE = {
     **dict.fromkeys(("constant", "iota", "replica-id", "partition-id"), "takes none"),
     **dict.fromkeys(("infeed", "recv", "rng", "rng-get-and-update-state"), "takes none"),
@@ -104,7 +104,7 @@ NOT_OF_DYNAMIC_SIZE = {
     **dict.fromkeys(("batch-norm-inference", "batch-norm-training", "batch-norm-grad"), "expanded before"),
 }
 
-# What is to be done about an op that has none of these.
+# The remedy for an op that lacks one of these.
 MISSING = {
     "evaluation": "it needs a method evaluate, an entry of interpreter REGIONS, or a reason in NOT_EVALUATED",
     "lowering": "it needs an element generator (codegen/element.py), an expander (passes/expand), its own "
@@ -175,7 +175,7 @@ def test_source_agrees_with_evaluate(op, shapes):
     index = tuple(np.indices(result.shape.dims)) if result.shape.dims else ()
     taken = literal.array[tuple(op.source(index, operand))]
     assert np.array_equal(np.broadcast_to(taken, result.shape.dims), result.array)
-    for at in np.ndindex(*result.shape.dims):  # ints serve as well as arrays
+    for at in np.ndindex(*result.shape.dims):  # ints must work like arrays
         assert literal.array[op.source(at, operand)] == result.array[at]
 
 
@@ -192,7 +192,7 @@ def test_is_evaluated_or_says_why():
 @pytest.mark.parametrize("backend", TARGETS)
 @pytest.mark.parametrize("opcode", ALONE)
 def test_is_lowered_or_says_why(opcode, backend):
-    """As far as the text that LLVM gets; what it computes is compared in docs/test_ops_pages.py."""
+    """Lowers each sample to LLVM IR; docs/test_ops_pages.py compares results."""
     target = TARGETS[backend]()
     for op, shapes in OPS[opcode].samples():
         module = sample_module(op, shapes)
@@ -207,11 +207,11 @@ def test_is_lowered_or_says_why(opcode, backend):
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("opcode", ALONE)
 def test_has_kernels_for_devices_or_says_why(opcode, device):
-    """As far as the text that LLVM gets."""
+    """Lowers each sample to LLVM IR for a device."""
     target = DEVICES[device]()
     for op, shapes in OPS[opcode].samples():
         if opcode in NOT_LOWERED:
-            continue  # (its refusal is that of the CPU, tested above)
+            continue  # the error is that of the CPU, which is tested above
         with asked_for("kernels", opcode):
             program, _ = program_for(sample_module(op, shapes), target)
             assert "define" in kernels_text(program, target) or not program.kernels
@@ -224,7 +224,7 @@ def test_has_kernels_for_devices_or_says_why(opcode, device):
 @pytest.mark.skipif("__import__('opencl_device').why_no_device()", reason="no OpenCL device")
 @pytest.mark.parametrize("opcode", sorted(OPS))
 def test_runs_on_opencl_or_says_why(target_of_the_sample, opcode):
-    """A sample gives what the interpreter gives; no kernel is left to the host."""
+    """A sample gives the results of the interpreter; the host runs no kernel."""
     module, inputs = first_sample(opcode)
     program = axla.compile(module, backend="opencl", replicas="first")
     assert not program.host_steps, MISSING["kernels"]
@@ -242,7 +242,7 @@ def target_of_the_sample():
 
 
 def first_sample(opcode):
-    """The first sample of an op, with inputs, of f32 where it takes that."""
+    """The first sample of an op, with inputs; of f32 if the op takes it."""
     for dtype in (F32, S32, *ALL):
         if modules := modules_of(opcode, dtype):
             return modules[0]
@@ -251,7 +251,7 @@ def first_sample(opcode):
 
 @pytest.mark.parametrize("opcode", ALONE)
 def test_goes_through_stablehlo_or_says_why(opcode):
-    """The module that comes back takes the same arguments and returns the same arrays."""
+    """The module after export and import takes the same arguments and returns the same arrays."""
     for op, shapes in OPS[opcode].samples():
         module = sample_module(op, shapes)
         if opcode in NOT_IN_STABLEHLO:
@@ -292,7 +292,7 @@ def test_takes_dynamic_sizes_or_says_why():
 
 
 def ends_of(module):
-    """The logical shapes of a program's arrays: arguments, then results."""
+    """The logical shapes of the arrays of a program: arguments, then results."""
     shapes = [*(p.shape for p in module.entry.parameters), module.entry.root.shape]
     return [leaf.logical for shape in shapes for leaf in shape.leaves()]
 
@@ -303,7 +303,9 @@ def test_the_tables_name_ops():
 
 @pytest.mark.parametrize("opcode", sorted(OPS))
 def test_has_an_example_that_is_a_text(opcode):
-    """That it gives the same on all backends is tested with the pages; of ops of other packages here."""
+    """For ops of other packages, it also runs the example on all backends; for others, the tests of the pages
+    do.
+    """
     with asked_for("example", opcode):
         example = Example.of(opcode)
     assert opcode in {inst.opcode for c in example.module.computations for inst in c.instructions}

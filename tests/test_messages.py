@@ -1,4 +1,4 @@
-"""Messages lead on: they name what is at fault, and no remedy that does not work."""
+"""Messages are helpful: they name the cause, and no remedy that does not work."""
 
 import numpy as np
 import pytest

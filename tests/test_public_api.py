@@ -1,4 +1,4 @@
-"""The names that `import axla` gives, and what it costs."""
+"""The names that `import axla` defines, and the time that it takes."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_all_names_are_there_and_documented():
 
 
 def test_nothing_public_is_left_out():
-    """Whatever `axla/__init__.py` binds is in __all__ or is a submodule that an import brought along."""
+    """Every name in `axla/__init__.py` is in __all__, or is a submodule that an import has loaded."""
     extra = {
         name
         for name, value in vars(axla).items()
@@ -121,7 +121,7 @@ ENTRY e { x = f32[2,4096] parameter(0)
 
 
 def test_unstable_elements_are_left_out_and_counted():
-    """The first row cancels, but for what its sum rounds; the sum of the second is large."""
+    """The terms of the first row cancel, except for rounding errors; the sum of the second row is large."""
     from axla.comparison import compare, run_flat, unstable
 
     module = axla.parse(HANGS_ON_ROUNDING)
@@ -153,7 +153,7 @@ def test_check_takes_unstable_elements_for_differences_unless_told():
 
 @pytest.mark.parametrize("dtype", axla.dtypes.ALL, ids=str)
 def test_comparison_separates_equal_and_different(dtype):
-    """Random values of each type agree with themselves, and not when one is replaced by the largest."""
+    """Random values of each type agree with themselves, but not if one of them is replaced."""
     from axla.comparison import compare_output, random_array
 
     shape = axla.Shape(dtype, (5, 3))

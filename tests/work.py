@@ -1,4 +1,4 @@
-"""Work that Python code does, counted in function calls: the same on every machine, however busy it is."""
+"""Measures the work of Python code in function calls, a number that is equal on all machines, busy or not."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 
 def calls(function: Callable[[], object]) -> int:
-    """The number of calls of functions, Python's and built-in ones, while `function` runs."""
+    """The number of calls of Python's and built-in functions while `function` runs."""
     count = 0
 
     def see(frame: object, event: str, argument: object) -> None:
