@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from math import isqrt
 from typing import Any
 
 import numpy as np
@@ -17,17 +18,18 @@ import axla
 import axla.hlo as hlo
 from axla.analysis.rounding import APPROXIMATE, SUMS, is_approximate
 from axla.comparison import SHAKES, array_leaves, parameter_leaves, unstable
-from axla.core.dtypes import F32, PRED
+from axla.core.dtypes import F32, F64, PRED
 from axla.core.errors import AxlaError
 from axla.core.literal import why_no_array
 from axla.core.shape import Layout, Shape, TupleShape
 from axla.custom.feeds import feeds
 from axla.hlo.casting import convert
-from axla.ir.attributes import CompareType
+from axla.ir.attributes import CompareType, Direction, PaddingConfig, Window
 from axla.ir.clone import clone_module
 from axla.ir.graph import Alias, Instruction, Module
 from axla.ir.traverse import below, callers
 from axla.ir.verify import verify
+from axla.passes.simplify.match import neutral
 from axla.text import parse_hlo
 
 from . import motifs, told  # noqa: F401  (registers the host's function)
@@ -85,9 +87,10 @@ class Case:
             return self.shaken[-1]
 
         shaken = unstable(self.module, self.wanted[0], found, shakes=16 if many else SHAKES)
-        wide = widened(self.module)
-        other = unstable(self.module, self.wanted[0], lambda _: found(wide), shakes=1)
-        return [a | b for a, b in zip(shaken, other, strict=True)]
+        for made in reduced_otherwise(self.module):
+            other = unstable(self.module, self.wanted[0], lambda _, made=made: found(made), shakes=1)
+            shaken = [a | b for a, b in zip(shaken, other, strict=True)]
+        return shaken
 
     def run(self, executable: Any, inputs: Sequence[Any], **options: Any) -> Found:
         """The results of one run, with data in the infeed; Changed where it wrote its arguments."""
@@ -169,19 +172,21 @@ def _branches(draft: Draft) -> None:
 
 
 def _orders(draft: Draft) -> None:
-    """Sorts compare floats in the total order, but for those without NaN."""
+    """Sorts compare floats in the total order, but for those without NaN; so do calls such as ApproxTopK."""
     for computation in draft.module.computations:
         for inst in computation.instructions:
-            if not isinstance(inst.op, hlo.Sort):
+            if not isinstance(inst.op, hlo.Sort | hlo.CustomCall):
                 continue
-            keys = zip(inst.op.to_apply.parameters[::2], inst.operands, strict=True)
-            if any(key.shape.dtype is not x.shape.dtype for key, x in keys):  # elements that tie may differ
-                computation.set_op(inst, replace(inst.op, is_stable=True))
+            if isinstance(inst.op, hlo.Sort):
+                keys = zip(inst.op.to_apply.parameters[::2], inst.operands, strict=True)
+                if any(key.shape.dtype is not x.shape.dtype for key, x in keys):  # what ties may differ
+                    computation.set_op(inst, replace(inst.op, is_stable=True))
             if any(map(_lacks_nan, inst.operands)):
                 continue
-            for one in inst.op.to_apply.instructions:
-                if isinstance(one.op, hlo.Compare) and one.operands[0].shape.dtype.is_float:
-                    inst.op.to_apply.set_op(one, replace(one.op, type=CompareType.TOTAL_ORDER))
+            for called in inst.op.computations():
+                for one in called.instructions:
+                    if isinstance(one.op, hlo.Compare) and one.operands[0].shape.dtype.is_float:
+                        called.set_op(one, replace(one.op, type=CompareType.TOTAL_ORDER))
 
 
 def _lacks_nan(inst: Instruction) -> bool:
@@ -355,27 +360,113 @@ def _many(shape: Shape, draw: random.Random, allows: str) -> np.ndarray:
 # What is exact
 
 
-def widened(module: Module) -> Module:
+def reduced_otherwise(module: Module) -> list[Module]:
+    """The module with its reductions in other ways, which give other results near zero and infinity."""
+    return [widened(module), widened(module, flushes=True), regrouped(module)]
+
+
+def widened(module: Module, flushes: bool = False) -> Module:
     """The module with reductions of short floats by one op in f32, as code may do them: no order of the
-    short ones need come near it.
+    short ones need come near it. Products of f32 are in f64, and no denormals: zeros if it `flushes`, else
+    the next larger ones, as each order of factors rounds them in another way.
     """
     made = clone_module(module)
     for computation in list(made.computations):
-        for inst in list(computation.instructions):
-            if not isinstance(inst.op, hlo.Reduce | hlo.ReduceWindow) or len(inst.operands) != 2:
-                continue
+        for inst in filter(_is_plain, list(computation.instructions)):
             short, root = inst.operands[0].shape.dtype, inst.op.to_apply.root
-            if not (short.is_float and short.bits <= 16) or {o.opcode for o in root.operands} != {
-                "parameter"
-            }:
+            product = short is F32 and isinstance(root.op, hlo.Multiply)
+            if not (short.is_float and short.bits <= 16 or product):
                 continue
-            body = made.add_computation("wide")
-            values = [body.add(hlo.Parameter(Shape(F32), n)) for n in range(2)]
+            body, dtype = made.add_computation("wide"), F64 if product else F32
+            values = [body.add(hlo.Parameter(Shape(dtype), n)) for n in range(2)]
             body.set_root(root.op(*(values[o.op.parameter_number] for o in root.operands)))
-            wide = [hlo.Convert(o.shape.with_dtype(F32))(o) for o in inst.operands]
+            wide = [hlo.Convert(o.shape.with_dtype(dtype))(o) for o in inst.operands]
             new = replace(inst.op, to_apply=body)(*wide)
+            if product:
+                zero, least, few = (_full(new, n) for n in (0, 2.0**-149, 2.0**-147))
+                few = hlo.Compare(Direction.LT)(hlo.Abs()(new), few)
+                zeros = hlo.Select()(few, hlo.Multiply()(new, zero), new)
+                new = zeros if flushes else hlo.Add()(new, hlo.Multiply()(hlo.Sign()(new), least))
             computation.replace(inst, hlo.Convert(inst.shape)(new))
     return made
+
+
+def _is_plain(inst: Instruction) -> bool:
+    """Whether it reduces one array by one op."""
+    if not isinstance(inst.op, hlo.Reduce | hlo.ReduceWindow) or len(inst.operands) != 2:
+        return False
+    return {o.opcode for o in inst.op.to_apply.root.operands} == {"parameter"}
+
+
+def _full(inst: Instruction, value: float) -> Instruction:
+    """An array of the shape of `inst`."""
+    number = hlo.Constant.of(np.array(value, inst.shape.dtype.numpy), inst.shape.dtype)
+    return hlo.Broadcast(inst.shape.logical, ())(inst.computation.add(number))
+
+
+def regrouped(module: Module) -> Module:
+    """The module with reductions of floats by one op, also those of windows, in two steps, as vectors and
+    blocks do them: of elements that are far apart, and of the results. Partial products reach zeros and
+    infinities in one order only.
+    """
+    made = clone_module(module)
+    for computation in list(made.computations):
+        for inst in filter(_is_plain, list(computation.instructions)):
+            array, dtype = inst.operands[0].shape, inst.operands[0].shape.dtype
+            start = neutral(type(inst.op.to_apply.root.op), dtype)
+            if start is not None and dtype.is_inexact and not array.is_dynamic and array.size:
+                number = computation.add(hlo.Constant.of(np.array(start, dtype.numpy), dtype))
+                split = _split_window if isinstance(inst.op, hlo.ReduceWindow) else _split
+                split(inst, number)
+    return made
+
+
+def _split(inst: Instruction, start: Instruction) -> None:
+    """A reduce of a reduce of every n-th element along the longest dimension."""
+    array, op = inst.operands[0], inst.op
+    dims, rank = array.shape.dims, array.shape.rank
+    if not op.dimensions:
+        return
+    d = max(op.dimensions, key=lambda k: dims[k])
+    lanes = isqrt(dims[d])
+    rows = -(-dims[d] // lanes)
+    high = tuple(rows * lanes - dims[d] if k == d else 0 for k in range(rank))
+    padded = hlo.Pad(PaddingConfig((0,) * rank, high))(array, start)
+    apart = hlo.Reshape(Shape(array.shape.dtype, (*dims[:d], rows, lanes, *dims[d + 1 :])))(padded)
+    inst.computation.set_operand(inst, 0, hlo.Reduce((d,), op.to_apply)(apart, start))
+
+
+def _split_window(inst: Instruction, start: Instruction) -> None:
+    """A window of results of smaller windows."""
+    array, window = inst.operands[0], inst.op.window
+    d = max(range(window.rank), key=lambda k: window.size[k], default=0)
+    sizes = [n for n in range(2, isqrt(max(window.size, default=0)) + 1) if window.size[d] % n == 0]
+    if not sizes:
+        return
+
+    def there(value: int, others: Sequence[int]) -> tuple[int, ...]:
+        return tuple(value if k == d else others[k] for k in range(window.rank))
+
+    one, none, least = (1,) * window.rank, (0,) * window.rank, sizes[-1]
+    dilation = window.window_dilation[d]
+    first = Window(
+        size=there(least, one),
+        low=there(window.low[d], none),
+        high=there(window.high[d], none),
+        base_dilation=there(window.base_dilation[d], one),
+        window_dilation=there(dilation, one),
+    )
+    rest = replace(
+        window,
+        size=there(window.size[d] // least, window.size),
+        low=there(0, window.low),
+        high=there(0, window.high),
+        base_dilation=there(1, window.base_dilation),
+        window_dilation=there(dilation * least, window.window_dilation),
+    )
+    part = replace(inst.op, window=first)(array, start)
+    inst.computation.set_operand(inst, 0, part)
+    inst.computation.set_op(inst, replace(inst.op, window=rest))
 
 
 def approximates(inst: Instruction) -> bool:

@@ -316,7 +316,8 @@ class _Change:
         if isinstance(value, enum.Enum):
             return draw.choice(list(type(value)))
         if isinstance(value, int) and "channel" not in name:
-            return max(0, value + draw.choice((-1, 1, 1)))
+            least = int("group_count" in name)  # protos have no 0 there
+            return max(least, value + draw.choice((-1, 1, 1)))
         if isinstance(value, SliceDims):
             near = [
                 tuple(max(0, n + draw.choice((-1, 0, 0, 1))) for n in v) for v in (value.starts, value.limits)

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -175,6 +176,21 @@ ENTRY e {{ x = s32[9] parameter(0)
     assert found == {("%l = pred[] compare(%a, %b)", Direction.LT)}
 
 
+def test_mutants_have_groups():
+    text = """
+ENTRY e { x = f32[3,5] parameter(0)
+  ROOT t = (f32[3,2], s32[3,2]) custom-call(x), custom_call_target="TopK" }"""
+    found = set()
+    for seed in range(800):
+        try:
+            root = mutate.mutant(axla.parse(text), random.Random(seed), F32).entry.root
+        except mutate.Unfit:
+            continue
+        if root.opcode == "custom-call":
+            found.add((root.op.feature_group_count, root.op.batch_group_count))
+    assert found == {(1, 1), (1, 2), (2, 1)}
+
+
 def case_from(text: str, *inputs: np.ndarray) -> cases.Case:
     return cases.Case("test", axla.parse(text), list(inputs), text=text)
 
@@ -226,6 +242,49 @@ ENTRY e { x = f32[4] parameter(0)
     assert judge.differs(plain, ([np.array(2, np.float32)], heard))
 
 
+@pytest.mark.parametrize(
+    ("reduction", "large", "small"),
+    [
+        ("f32[] reduce(x, one), dimensions={0}", (1, 11), (0, 12)),
+        ("f32[1] reduce-window(x, one), window={size=100}", (10, 11), (0, 20)),
+    ],
+    ids=["reduce", "reduce-window"],
+)
+def test_what_overflows_in_one_group_of_factors_says_nothing(reduction, large, small):
+    """From the first to the last, all partial products are small."""
+    text = f"""
+multiply {{ a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT c = f32[] multiply(a, b) }}
+ENTRY e {{ x = f32[100] parameter(0)
+  one = f32[] constant(1)
+  ROOT p = {reduction}, to_apply=multiply }}"""
+    for power, may in ((36, True), (1, False)):
+        values = np.ones(100, np.float32)
+        values[list(large)], values[list(small)] = 10.0**power, 10.0**-power
+        case = case_from(text, values)
+        (wanted,), heard = case.wanted
+        assert np.allclose(wanted, 1)
+        assert bool(judge.differs(case, ([wanted * np.float32(np.nan)], heard))) is not may
+
+
+def test_denormal_products_say_little():
+    text = """
+multiply { a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT c = f32[] multiply(a, b) }
+ENTRY e { x = f32[151] parameter(0)
+  one = f32[] constant(1)
+  p = f32[] reduce(x, one), dimensions={0}, to_apply=multiply
+  n = f32[] negate(p)
+  ROOT f = f32[] floor(n) }"""
+    for first, may in ((1.25, True), (0.7, True), (30, False)):
+        case = case_from(text, np.array([first] * 3 + [0.5] * 148, np.float32))
+        wanted, heard = case.wanted
+        other = np.array(0 if wanted[0] else -1, np.float32)
+        assert bool(judge.differs(case, ([other], heard))) is not may
+
+
 def test_zeros_of_partial_products_say_nothing():
     """In one order they are reached before the infinity that the product begins with."""
     text = """
@@ -239,7 +298,8 @@ ENTRY e { x = f32[2000] parameter(0)
     heard = case.wanted[1]
     for number in (np.nan, np.inf):
         assert not judge.differs(case, ([np.array(number, np.float32)], heard))
-    assert judge.differs(case, ([np.array(0, np.float32)], heard))
+    plain = case_from(text.replace("inf", "1"), np.full(2000, 0.999, np.float32))
+    assert judge.differs(plain, ([np.array(np.nan, np.float32)], heard))
 
 
 def test_sums_of_short_floats_say_little():
@@ -547,6 +607,14 @@ def test_a_twin_of_an_approximate_topk_has_an_order():
         if made is not None:
             known.add(str(next(c for c in made.computations if c.name == "less").root.op.direction))
     assert known == {"LT", "GT"}
+
+
+def test_an_approximate_topk_has_an_order_for_nan():
+    module = axla.parse(SMALLEST.replace("s32[] par", "f32[] par").replace("x = s32", "x = f32"))
+    cases._orders(SimpleNamespace(module=module))
+    assert [
+        i.op.is_total_order for c in module.computations for i in c.instructions if i.opcode == "compare"
+    ] == [True]
 
 
 TURNED = """
