@@ -321,7 +321,9 @@ class _Search:
             return []
 
     def code(self) -> Verdict:
-        """Blames the kernel that is wrong alone; if none is, the plan of memory, a pass, or the runtime."""
+        """Runs each kernel alone, and blames the first one with wrong results. If there is none, blames the
+        plan of memory, a pass, or the runtime.
+        """
         for piece in self.pieces():
             try:
                 outcome, names = self.call(f"%{piece.name}", work.piece_outcome, piece, self.question)
