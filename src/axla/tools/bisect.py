@@ -360,8 +360,8 @@ class _Search:
         return self.found("memory", problem.partition("\n")[0])
 
     def suspect(self) -> tuple[str, str]:
-        """Finds the optional pass with which the failure begins; returns the instruction of its last firing,
-        and its name.
+        """Finds the optional pass with which the failure begins. Returns the instruction of its last firing,
+        and its name; ("", "") if there is none.
         """
         question = self.question
         runs: list[PassRun] = self.tried([], "passes", work.runs_of, self.text, question)
