@@ -1,4 +1,6 @@
-"""A case: a module, its arguments, what the host gives and hears, and what the interpreter makes of it."""
+"""A case: a module with its arguments, the values for the infeed and from the outfeed, and the results of the
+interpreter.
+"""
 
 from __future__ import annotations
 
@@ -36,24 +38,24 @@ from . import motifs, told  # noqa: F401  (registers the host's function)
 from .draft import ANY, COUNTER, INDEX, REFUSALS, SIZES_OF_GROUPS, Draft
 
 SECONDS = 4.0
-"""That the interpreter may take for a case, and every backend for one run."""
+"""The seconds that the interpreter may take for a case, and a backend for one run."""
 
 
 class Skip(Exception):
-    """A case, or an oracle on it, that says nothing."""
+    """Raised if a case, or an oracle on a case, proves nothing."""
 
 
 class Changed(Exception):
-    """A run wrote an array of NumPy that it was given."""
+    """Raised if a run wrote to a NumPy array among its arguments."""
 
 
 Found = tuple[list[np.ndarray], list[Any]]
-"""The result leaves of a run, and what the host got, in order."""
+"""The result leaves of a run, and the values that the host received, in order."""
 
 
 @dataclass
 class Case:
-    """`seed` makes it again. `donors`: parameter leaves that may be donated."""
+    """A case of the fuzzer. `seed` makes it again."""
 
     seed: str
     module: Module
@@ -63,11 +65,13 @@ class Case:
     counts: tuple[int, int] = (1, 1)
     draw: random.Random = field(default_factory=random.Random)
     shaken: list[list[np.ndarray]] = field(default_factory=list)
-    """The results of the runs with other roundings, by which `unstable` finds what hangs on rounding."""
+    """The results of the runs with other roundings, from which `unstable` finds the elements that depend on
+    rounding.
+    """
 
     @cached_property
     def wanted(self) -> Found:
-        """The results of the interpreter; Skip where it gives none."""
+        """The results of the interpreter. Raises Skip if it gives none."""
         try:
             return self.run(axla.compile(self.module, backend="interpreter"), self.inputs)
         except (AxlaError, MemoryError) as error:
@@ -75,10 +79,11 @@ class Case:
 
     @cached_property
     def unstable(self) -> list[np.ndarray]:
-        """Which elements of each result hang on rounding."""
+        """For each result, a mask of the elements that depend on rounding."""
         arrays = [a for c in self.module.computations for i in c.instructions for a in i.shape.arrays()]
-        # Of few numbers most shakes give the same; complex functions may be at a branch cut; in integers, as
-        # bits are, a unit in the last place is a difference.
+        # With few numbers, most runs with other roundings give the same result; complex functions may be at a
+        # branch cut; in results that are integers, such as bits of floats, one unit in the last place is a
+        # difference.
         many = any(a.dtype.is_complex or (a.dtype.is_float and a.dtype.bits <= 8) for a in arrays)
         many |= any(not a.dtype.is_inexact for a in array_leaves(self.module.entry.root.shape))
 
@@ -93,7 +98,9 @@ class Case:
         return shaken
 
     def run(self, executable: Any, inputs: Sequence[Any], **options: Any) -> Found:
-        """The results of one run, with data in the infeed; Changed where it wrote its arguments."""
+        """Runs an executable once, with values in the infeed; returns the results. Raises Changed if it wrote
+        to its arguments.
+        """
         given = [np.array(a) if isinstance(a, np.ndarray) else a for a in inputs]
         with host(self.module) as heard:
             found = [np.array(a) for a in executable.execute(given, deadline=SECONDS, **options)]
@@ -113,7 +120,9 @@ class Case:
 
 @contextmanager
 def host(module: Module) -> Iterator[list[Any]]:
-    """Data for every infeed of the entry; the list has, afterwards, what came out."""
+    """Puts values for each infeed of the entry into the queue. Yields a list, to which the values from the
+    outfeed are added at the end.
+    """
     queues, heard = feeds(0), []
     queues.infeed.clear()
     queues.outfeed.clear()
@@ -132,7 +141,7 @@ def host(module: Module) -> Iterator[list[Any]]:
 
 
 def case_of(seed: str) -> Case:
-    """The case of a seed, "S:N"; Skip where it gives none."""
+    """The case of a seed `S:N`. Raises Skip if the seed gives none."""
     draw = random.Random(seed)
     family = draw.choices(list(FAMILIES), [w for _, w in FAMILIES.values()])[0]
     for _ in range(4):
@@ -153,7 +162,9 @@ def case_of(seed: str) -> Case:
 
 
 def _groups(draft: Draft) -> None:
-    """Sizes of groups are small numbers of the caller; ValueError where they are anything else."""
+    """Makes the sizes of groups of ragged dots small numbers. Raises ValueError if they are not parameters of
+    the entry.
+    """
     for computation in draft.module.computations:
         for inst in computation.instructions:
             if isinstance(inst.op, hlo.RaggedDot):
@@ -164,7 +175,7 @@ def _groups(draft: Draft) -> None:
 
 
 def _branches(draft: Draft) -> None:
-    """Branches that a pred chooses have the names that texts give them."""
+    """Gives conditionals on a pred the form with a true and a false branch, as HLO text has it."""
     for computation in draft.module.computations:
         for inst in computation.instructions:
             if isinstance(inst.op, hlo.Conditional) and inst.operands[0].shape.dtype is PRED:
@@ -172,14 +183,16 @@ def _branches(draft: Draft) -> None:
 
 
 def _orders(draft: Draft) -> None:
-    """Sorts compare floats in the total order, but for those without NaN; so do calls such as ApproxTopK."""
+    """Makes sorts, and calls such as ApproxTopK, compare floats in the total order, unless the operands have
+    no NaN.
+    """
     for computation in draft.module.computations:
         for inst in computation.instructions:
             if not isinstance(inst.op, hlo.Sort | hlo.CustomCall):
                 continue
             if isinstance(inst.op, hlo.Sort):
                 keys = zip(inst.op.to_apply.parameters[::2], inst.operands, strict=True)
-                if any(key.shape.dtype is not x.shape.dtype for key, x in keys):  # what ties may differ
+                if any(key.shape.dtype is not x.shape.dtype for key, x in keys):  # equal keys of unequal x
                     computation.set_op(inst, replace(inst.op, is_stable=True))
             if any(map(_lacks_nan, inst.operands)):
                 continue
@@ -190,7 +203,7 @@ def _orders(draft: Draft) -> None:
 
 
 def _lacks_nan(inst: Instruction) -> bool:
-    """Whether it is what `motifs.without_nan` makes."""
+    """Whether an instruction is the result of `motifs.without_nan`."""
     test = inst.operands[0] if isinstance(inst.op, hlo.Select) else inst
     return isinstance(test.op, hlo.Compare) and test.operands[0] is test.operands[1] is inst.operands[1]
 
@@ -200,7 +213,7 @@ def _mixed(draft: Draft) -> None:
 
 
 def _graft(draft: Draft) -> None:
-    """A mutant of a test or sample, with little around it."""
+    """Adds a mutant of a test or a sample, and few other instructions."""
     for _ in range(6):
         if motifs.attempt(draft.entry, motifs.graft):
             break
@@ -219,7 +232,7 @@ def _loops(draft: Draft) -> None:
 
 
 def _wide(draft: Draft) -> None:
-    """Arrays that are worth several threads."""
+    """Adds ops on arrays that are large enough for several threads."""
     draw = draft.draw
     draft.most = 600_000
     draft.dtypes = [draw.choice((F32, F32, F32, draft.dtype()))]
@@ -256,7 +269,9 @@ FAMILIES: dict[str, tuple[Any, float]] = {
 
 
 def _boundary(draft: Draft) -> None:
-    """Layouts of parameters and results, of instructions inside; results that take the place of arguments."""
+    """Gives random layouts to parameters, results and inner instructions, and aliases to some results and
+    arguments.
+    """
     draw, module, entry = draft.draw, draft.module, draft.entry.computation
     if draw.random() < 0.25:
         for inst in entry.instructions:
@@ -302,7 +317,7 @@ LAID_OUT = frozenset(
 
 
 def inputs_of(module: Module, draw: random.Random, kinds: dict[int, str]) -> list[np.ndarray]:
-    """Arguments; of a module with approximations ordinary ones, mostly, whose sums do not overflow."""
+    """Random arguments. If the module rounds, most are ordinary numbers, whose sums do not overflow."""
     allows = "rounding" if is_summing(module) or (is_rough(module) and draw.random() < 0.6) else ""
     if "convolution" in {i.opcode for c in module.computations for i in c.instructions}:
         allows = "finite"
@@ -336,7 +351,7 @@ def _argument(shape: Shape, draw: random.Random, kind: str, allows: str) -> np.n
 
 
 def _many(shape: Shape, draw: random.Random, allows: str) -> np.ndarray:
-    """Like `operands.argument`, fast."""
+    """Random numbers as from `operands.argument`, made faster."""
     rng, dtype = np.random.default_rng(draw.getrandbits(32)), shape.dtype
     if dtype.is_pred:
         return rng.random(shape.dims) < 0.5
@@ -357,18 +372,21 @@ def _many(shape: Shape, draw: random.Random, allows: str) -> np.ndarray:
         return values.astype(dtype.numpy)
 
 
-# What is exact
+# Rounding
 
 
 def reduced_otherwise(module: Module) -> list[Module]:
-    """The module with its reductions in other ways, which give other results near zero and infinity."""
+    """Modules with other orders and types of the reductions, which may give other results near zero and
+    infinity.
+    """
     return [widened(module), widened(module, flushes=True), regrouped(module)]
 
 
 def widened(module: Module, flushes: bool = False) -> Module:
-    """The module with reductions of short floats by one op in f32, as code may do them: no order of the
-    short ones need come near it. Products of f32 are in f64, and no denormals: zeros if it `flushes`, else
-    the next larger ones, as each order of factors rounds them in another way.
+    """The module in which reductions of short floats by one op are computed in f32, as compiled code may do;
+    no order in the short type need give a similar result. Products of f32 are computed in f64, without
+    denormals: these become zeros if it `flushes`, else the next larger numbers, as each order of factors
+    rounds them in another way.
     """
     made = clone_module(module)
     for computation in list(made.computations):
@@ -392,22 +410,22 @@ def widened(module: Module, flushes: bool = False) -> Module:
 
 
 def _is_plain(inst: Instruction) -> bool:
-    """Whether it reduces one array by one op."""
+    """Whether an instruction reduces one array by one op."""
     if not isinstance(inst.op, hlo.Reduce | hlo.ReduceWindow) or len(inst.operands) != 2:
         return False
     return {o.opcode for o in inst.op.to_apply.root.operands} == {"parameter"}
 
 
 def _full(inst: Instruction, value: float) -> Instruction:
-    """An array of the shape of `inst`."""
+    """An array with the shape of `inst`, all of whose elements are `value`."""
     number = hlo.Constant.of(np.array(value, inst.shape.dtype.numpy), inst.shape.dtype)
     return hlo.Broadcast(inst.shape.logical, ())(inst.computation.add(number))
 
 
 def regrouped(module: Module) -> Module:
-    """The module with reductions of floats by one op, also those of windows, in two steps, as vectors and
-    blocks do them: of elements that are far apart, and of the results. Partial products reach zeros and
-    infinities in one order only.
+    """The module in which each reduction of floats by one op, also one of windows, has two steps, as with
+    vectors and blocks: first elements that are far apart are combined, then the results of this. Partial
+    products reach zeros and infinities in one order only.
     """
     made = clone_module(module)
     for computation in list(made.computations):
@@ -422,7 +440,9 @@ def regrouped(module: Module) -> Module:
 
 
 def _split(inst: Instruction, start: Instruction) -> None:
-    """A reduce of a reduce of every n-th element along the longest dimension."""
+    """Makes a reduce reduce the results of another one, which combines every n-th element along the longest
+    reduced dimension.
+    """
     array, op = inst.operands[0], inst.op
     dims, rank = array.shape.dims, array.shape.rank
     if not op.dimensions:
@@ -437,7 +457,7 @@ def _split(inst: Instruction, start: Instruction) -> None:
 
 
 def _split_window(inst: Instruction, start: Instruction) -> None:
-    """A window of results of smaller windows."""
+    """Makes a reduce-window combine the results of smaller windows."""
     array, window = inst.operands[0], inst.op.window
     d = max(range(window.rank), key=lambda k: window.size[k], default=0)
     sizes = [n for n in range(2, isqrt(max(window.size, default=0)) + 1) if window.size[d] % n == 0]
@@ -470,15 +490,15 @@ def _split_window(inst: Instruction, start: Instruction) -> None:
 
 
 def approximates(inst: Instruction) -> bool:
-    """Whether code may give other bits of its result: polynomials by Horner's rule are rounded once per
-    step.
+    """Whether compiled code may give other bits for an instruction. A polynomial by Horner's rule may be
+    rounded once per step.
     """
     steps = _is_step(inst) and any(_is_step(p) for o in inst.operands for p in o.operands)
     return is_approximate(inst) or (steps and inst.shape.dtype.is_inexact)
 
 
 def _is_step(inst: Instruction) -> bool:
-    """Whether it adds something to a product, or takes it from one."""
+    """Whether an instruction adds to a product, or subtracts from one."""
     adds = isinstance(inst.op, hlo.Add | hlo.Subtract)
     return adds and any(isinstance(o.op, hlo.Multiply) for o in inst.operands)
 
@@ -488,7 +508,7 @@ def is_rough(module: Module) -> bool:
 
 
 def is_summing(module: Module) -> bool:
-    """Whether large numbers may meet in it, whose sum overflows in one order and not in another."""
+    """Whether a sum in the module may overflow in one order and not in another."""
     return any(
         approximates(i) and (i.opcode in SUMS | APPROXIMATE)
         for c in module.computations
@@ -497,7 +517,7 @@ def is_summing(module: Module) -> bool:
 
 
 def rough_leaves(module: Module) -> list[bool]:
-    """Of every result leaf, whether something approximate is among what it is computed of."""
+    """For each result leaf, whether it depends on an approximate instruction."""
     known: dict[Any, bool] = {}
     done: set[Any] = set()
 
@@ -529,7 +549,7 @@ _CHANGES = (
     (r"constant\((-?\d+)\)", ("0", "1", "2", "3", "5")),
     (r"= \S+ (add|subtract|multiply|maximum)\(", ("add", "subtract", "multiply", "maximum", "minimum")),
     (r"= \S+ (negate|abs|sign|floor|tanh|sine)\(", ("negate", "abs", "sign", "floor", "tanh", "sine")),
-    (r"\{ ?((?:[-\w.+]+, )+[-\w.+]+) ?\}", ()),  # constants, whose texts are left out where they are long
+    (r"\{ ?((?:[-\w.+]+, )+[-\w.+]+) ?\}", ()),  # constants
     (r"\{ ?((?:[-\w.+]+, )+[-\w.+]+) ?\}", ()),
     (r"dimensions=\{(0|1)\}", ("0", "1")),
     (r"\{(1,0|0,1)\} (?:parameter|transpose|add|multiply|copy)\(", ("1,0", "0,1")),
@@ -540,7 +560,7 @@ _CHANGES = (
 
 
 def twin(case: Case) -> Module | None:
-    """A module that differs in one place, and has the same parameters; None where none is found."""
+    """A module that differs in one place and has the same parameters; None if none is found."""
     draw = case.draw
     for _ in range(6):
         pattern, choices = draw.choice(_CHANGES)
@@ -570,9 +590,10 @@ def twin(case: Case) -> Module | None:
 
 
 def keeps_order(module: Module, changed: Module, name: str) -> bool:
-    """Whether what sorts and reductions call is an order, and associative, after this instruction changed.
+    """Whether the computations that sorts and reductions call are still orders, and associative, after the
+    instruction `name` was changed.
 
-    If it is not, results depend on which elements are compared, or combined, first, and that is open.
+    If they are not, results depend on the unspecified order in which elements are compared or combined.
     """
     before, after = (
         next(i for c in m.computations for i in c.instructions if i.name == name) for m in (module, changed)

@@ -1,9 +1,10 @@
-"""The comparison of two results: the tolerances of the conformance code, bits where nothing is rounded.
+"""Compares two results: by the tolerances of the conformance code, or bit by bit if the program does not
+round.
 
-A difference counts only where the program is stable: the interpreter runs it again with the approximations in
-it shaken by some units in the last place. Elements that this changes by an eighth of the tolerance say
-nothing, unless the result is much further away than any of these runs. Nor do results that depend on the
-signs of NaN that arithmetic gives: -1 * x may be -x.
+A difference counts only in stable elements. To find them, the interpreter runs the program again with
+approximations that are off by a few units in the last place. An element that this moves by an eighth of the
+tolerance or more is unstable: it does not count, unless the result is much further away than in all of these
+runs. Results that depend on the signs of NaNs do not count either, as -1 * x may be computed as -x.
 """
 
 from __future__ import annotations
@@ -31,9 +32,9 @@ from .cases import Case, Found, reduced_otherwise, rough_leaves
 
 
 def differs(case: Case, found: Found, wanted: Found | None = None, *, bits: bool = False) -> str:
-    """Describes how the results of a run differ from the wanted ones; "" if they agree.
+    """The difference between the results of a run and the expected ones; "" if they agree.
 
-    With `bits`, every bit counts, but all NaNs are equal.
+    With `bits`, all bits must be equal, except those of NaNs.
     """
     wanted = wanted or case.wanted
     shapes = array_leaves(case.module.entry.root.shape)
@@ -58,14 +59,14 @@ def differs(case: Case, found: Found, wanted: Found | None = None, *, bits: bool
 
 
 def unlike(found: np.ndarray, wanted: np.ndarray) -> str:
-    """The first place where bits differ; NaN is NaN."""
+    """The first position where bits differ; "" if there is none. All NaNs are equal."""
     shape = Shape(from_numpy(wanted.dtype), wanted.shape)
     problem = compare_output(0, shape, found, wanted, BITS).problem
     return f"in bits, {problem}" if problem else ""
 
 
 def heard_unsteadily(case: Case) -> set[int]:
-    """The numbers of values for the host that hang on rounding."""
+    """The numbers of the values from the outfeed that depend on rounding."""
     wanted, numbers = flat(case.wanted[1]), set()
     other = [shaken(case.module, seed) for seed in range(SHAKES)]
     for module in (*other, *reduced_otherwise(case.module)):
@@ -76,7 +77,9 @@ def heard_unsteadily(case: Case) -> set[int]:
 
 
 def heard_differently(found: list[Any], wanted: list[Any], but: Collection[int] = ()) -> str:
-    """Describes how the values that the host received differ; those with a number in `but` may."""
+    """The difference between the values that the host received and the expected ones; "" if there is none.
+    Values whose numbers are in `but` may differ.
+    """
     a, e = flat(found), flat(wanted)
     if len(a) != len(e):
         return f"the host got {len(a)} values, wanted {len(e)}"
@@ -98,20 +101,20 @@ def flat(values: Any) -> list[np.ndarray]:
 
 
 def shaky(case: Case, number: int, found: np.ndarray, wanted: np.ndarray) -> bool:
-    """Whether all elements in which a result differs are at the mercy of rounding."""
+    """Whether all elements in which a result differs depend on rounding."""
     shape = array_leaves(case.module.entry.root.shape)[number]
     moved = np.zeros(wanted.shape, bool)
     if (
         "convolution" in case.opcodes and shape.dtype.is_inexact
-    ):  # of padding times an infinity XLA, too, makes either
+    ):  # padding times an infinity may be 0 or NaN, as in XLA
         moved |= np.isnan(found) | np.isnan(wanted)
     products = case.opcodes & {"dot", "ragged-dot", "scaled-dot", "convolution"} or multiplies(case.module)
-    # Parts of complex infinities depend on the formula; whether partial sums of products reach infinities, of
-    # one or of both signs, depends on the order, and so does whether partial products reach zeros, of which
-    # an infinity that they begin with makes NaN.
+    # The parts of complex infinities depend on the formula. Whether partial sums of products reach infinities
+    # of one or of both signs depends on the order; so does whether partial products reach zeros, which an
+    # infinity among the factors makes NaN.
     if shape.dtype.is_inexact and (shape.dtype.is_complex or "fft" in case.opcodes or products):
         moved |= huge(found) & huge(wanted) & ~(np.isfinite(found) & np.isfinite(wanted))
-    if "triangular-solve" in case.opcodes and shape.dtype.is_inexact:  # by an inverse, NaN times 0 is NaN
+    if "triangular-solve" in case.opcodes and shape.dtype.is_inexact:  # with an inverse, NaN * 0 is NaN
         moved |= np.isnan(found)
     moved |= agreement(shape, found, wanted)[0]
     try:
@@ -121,23 +124,23 @@ def shaky(case: Case, number: int, found: np.ndarray, wanted: np.ndarray) -> boo
 
 
 def huge(array: np.ndarray) -> np.ndarray:
-    """The elements that are not finite, or so large that partial sums may not have been."""
+    """A mask of the elements that are not finite or so large that a partial sum may have overflowed."""
     most = float(from_numpy(array.dtype).real.finfo.max)
     with np.errstate(all="ignore"):
         return ~(np.abs(array.astype(complex if array.dtype.kind == "c" else float)) < most / 16)
 
 
 def multiplies(module: Module) -> bool:
-    """Whether a reduction multiplies floats."""
+    """Whether a reduction of the module multiplies floats."""
     calls = (i.op for s in module.computations for i in s.instructions if i.opcode in SUMS)
     inside = (i for op in calls for c in op.computations() for i in c.instructions)
     return any(isinstance(i.op, Multiply) and i.shape.dtype.is_inexact for i in inside)
 
 
 def far(case: Case, number: int, found: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-    """The elements of a result that are further from the wanted ones than rounding can explain: much further
-    than those of all runs with other roundings. Without this bound all results of short floats, which any
-    other rounding changes, would pass.
+    """A mask of the elements of a result whose difference cannot be explained by rounding: it is much larger
+    than in all runs with other roundings. Without this bound, all results of short floats would pass, since
+    any other rounding changes them.
     """
     others = [run[number] for run in case.shaken if run[number].shape == wanted.shape]
     if not others or wanted.dtype.kind not in "fcV" or from_numpy(wanted.dtype).is_integer:
@@ -146,21 +149,21 @@ def far(case: Case, number: int, found: np.ndarray, wanted: np.ndarray) -> np.nd
     most = float(from_numpy(wanted.dtype).real.finfo.max)
 
     def off(array: np.ndarray) -> np.ndarray:
-        """Distances from what is wanted, with the largest numbers in place of infinities."""
+        """The distances from the expected numbers; infinities count as the largest numbers."""
         parts = [np.clip(np.ravel(a.astype(kind)).view(float), -most, most) for a in (array, wanted)]
         return np.abs((parts[0] - parts[1]).view(kind))
 
     with np.errstate(all="ignore"):
         drift = np.max([off(array) for array in others], axis=0)
-        return np.reshape(off(found) > DRIFTS * drift, wanted.shape)  # not where one is NaN
+        return np.reshape(off(found) > DRIFTS * drift, wanted.shape)  # False if one of them is NaN
 
 
 DRIFTS = 16
-"""How many times as far as runs with other roundings a result may be from the wanted one."""
+"""The factor by which a difference may exceed those of the runs with other roundings."""
 
 
 def shows_signs(case: Case, number: int) -> bool:
-    """Whether a result depends on the signs of NaN."""
+    """Whether a result depends on the signs of NaNs."""
     for seed in range(2 + 8 * SHAKES):
         try:
             executable = axla.compile(turned(case.module, seed), backend="interpreter")
@@ -173,8 +176,8 @@ def shows_signs(case: Case, number: int) -> bool:
 
 
 def turned(module: Module, seed: int) -> Module:
-    """The module with + (seed 0) or - (seed 1) for all NaN that arithmetic gives, or with one of them or both
-    behind some instructions.
+    """The module in which all NaNs that arithmetic computes are positive (seed 0) or negative (seed 1), or
+    have random signs after some instructions (other seeds).
     """
     made, draw = clone_module(module), random.Random(seed)
     for computation in list(made.computations):
@@ -198,5 +201,5 @@ def turned(module: Module, seed: int) -> Module:
 
 
 _WITH_SIGNS = frozenset({F8E3M4, F8E4M3, F8E4M3FN, F8E5M2, F16, BF16, F32, F64})
-"""Types with NaN of both signs."""
+"""The types that have NaNs of both signs."""
 _KEEPS_SIGNS = frozenset({"constant", "parameter", "select", "abs", "bitcast-convert", "copy"})

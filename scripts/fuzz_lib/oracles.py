@@ -798,8 +798,9 @@ class Ahead(Oracle):
 
 
 def combines(computation: Computation) -> bool:
-    """Whether the result of a reduction with this computation does not depend on the order. Computations that
-    are not of two scalars of one type are none of reductions: True.
+    """Whether a reduction with this computation has a result that, apart from rounding, does not depend on
+    the order. True for computations whose arguments are not two scalars of one type: reductions do not call
+    them.
     """
     root, given = computation.root, computation.parameters
     scalars = len(given) == 2 and all(

@@ -1,4 +1,4 @@
-"""Makes failures small: `axla reduce` as a library, with an oracle as the question."""
+"""Reduces failures, as `axla reduce` does: a smaller program must still fail by the same oracle."""
 
 from __future__ import annotations
 
@@ -28,26 +28,28 @@ from . import told
 from .work import BY_FORCE, ENDED, headline
 
 SECONDS = 600.0
-"""Of a reduction, most of which is for starting processes where candidates end theirs."""
+"""The seconds for a reduction. Most of them are spent on starting processes, as candidates may end theirs."""
 CALL = 180.0
-"""Of one question of `bisect`."""
+"""The seconds for one question of `bisect`."""
 CANDIDATE = 2.0
-"""Of a run of a candidate, which may be a loop without an end; more on a machine that has more to do."""
+"""The seconds for a run of a candidate, which may have an endless loop; more on a busy machine."""
 TWINS = 100
-"""Draws of modules that a cache may take for another one."""
+"""The number of tries to make modules that the cache may mistake for the program."""
 STEADY = 10
-"""Draws of targets on which ranges may depend on each other."""
+"""The number of targets that are tried to find one on which ranges depend on each other."""
 TRIES = 3
-"""Draws of an oracle that a candidate gets: one may take what the fault is not in."""
+"""The number of times that an oracle is asked about a candidate, as its random choices may miss the
+failure.
+"""
 
 Given = Sequence[tuple[str, np.ndarray]]
-"""Arguments by the names of parameters, those of what is reduced."""
+"""Arguments with the names of their parameters, for the program to be reduced."""
 
 
 def reduced(
     module: Module, inputs: Sequence[np.ndarray], oracle: str, seed: str, family: str, why: str
 ) -> Module:
-    """The smallest module on which an oracle still says the like, as far as found in SECONDS."""
+    """The smallest module found in SECONDS on which the oracle reports a failure of the same kind."""
     given = [(name, array) for (name, _), array in zip(parameter_leaves(module), inputs, strict=True)]
     with Apart(seconds=40.0) as child:
 
@@ -66,8 +68,8 @@ def reduced(
 
 
 def alive(module: Module) -> Module:
-    """A copy of a module that also returns the values which nobody uses. The reduction removes dead code
-    before all else; a failure that depends on it is lost then.
+    """A copy of a module that also returns the unused values. Reduction removes dead code first, which would
+    lose a failure that depends on it.
     """
     made = clone_module(module)
     entry, root = made.entry, made.entry.root
@@ -86,7 +88,7 @@ def alive(module: Module) -> Module:
 
 
 def smallest_apart(module: Module) -> Module:
-    """The smallest module for which `cpu` differs from the interpreter on random arguments."""
+    """The smallest module for which `cpu` and the interpreter differ on random arguments."""
     from axla.tools.trial import Question, Trials, text_of
 
     with Trials(seconds=40.0) as trials:
@@ -94,15 +96,16 @@ def smallest_apart(module: Module) -> Module:
 
 
 def backend_of(oracle: str) -> str:
-    """The backend that is to blame."""
+    """The backend that an oracle tests."""
     return oracle if oracle in ("one-lane", "opencl") else "cpu"
 
 
 def steady(
     module: Module, inputs: Sequence[np.ndarray], oracle: str, seed: str, family: str, why: str
 ) -> tuple[str, str, str, str]:  # fmt: skip
-    """Chooses a question by which a failure that comes by chance comes every time: `apart`, with a seed by
-    which it compiles for a target on which ranges depend on each other. As it was, where there is none.
+    """Returns (oracle, seed, family, why) with which a failure that depends on chance occurs each time: the
+    oracle `apart`, with a seed that selects a target on which ranges depend on each other. Without such a
+    seed, returns the arguments.
     """
     given = [(name, array) for (name, _), array in zip(parameter_leaves(module), inputs, strict=True)]
     with Apart(seconds=40.0) as child:
@@ -116,8 +119,9 @@ def steady(
 def compiled_how(
     module: Module, given: Given, oracle: str, seed: str, family: str, why: str
 ) -> tuple[Module, str, tuple[int, ...]]:  # fmt: skip
-    """The last compilation of a failing oracle: the module with the control edges that it added, a file for
-    `--load` with the target and the flags ("" for this machine without any), and the donated parameters.
+    """The last compilation by a failing oracle: the module with the control edges that the oracle added, the
+    text of a file for `--load` with the target and the flags ("" for this machine without flags), and the
+    donated parameters.
     """
     with TemporaryDirectory() as folder, Apart(seconds=40.0) as child:
         file = Path(folder) / "latest"
@@ -127,7 +131,7 @@ def compiled_how(
 
 
 def asked_noting(file: Path, *question: Any) -> None:
-    """Asks an oracle, in this process; keeps in a file how it compiled, as the process may end."""
+    """Asks an oracle in this process. Stores the compilations in a file, since the process may crash."""
     from .oracles import LATEST
 
     LATEST.clear()
@@ -139,7 +143,7 @@ def asked_noting(file: Path, *question: Any) -> None:
 
 
 def noted(file: Path, module: Module) -> tuple[Module, str, tuple[int, ...]]:
-    """What such a file says about a module."""
+    """Reads the file of `asked_noting`: (module, text of a file for `--load`, donated parameters)."""
     from .oracles import loading
 
     latest = pickle.loads(file.read_bytes()) if file.exists() else {}
@@ -148,7 +152,7 @@ def noted(file: Path, module: Module) -> tuple[Module, str, tuple[int, ...]]:
 
 
 def twins(module: Module) -> tuple[str, ...]:
-    """Texts of modules that differ in one place from a module."""
+    """The texts of modules that differ from a module in one place."""
     from .cases import Case, twin
 
     text = module.to_string(print_large_constants=True)
@@ -161,7 +165,7 @@ def twins(module: Module) -> tuple[str, ...]:
 
 
 def bisected(module: Module, inputs: Sequence[np.ndarray], oracle: str, load: Sequence[str] = ()) -> str:
-    """The verdict of `axla bisect` on a module: the pass, kernel... that makes it differ from the
+    """The verdict of `axla bisect` on a module: the pass, kernel... by which it differs from the
     interpreter.
     """
     from axla.comparison import BITS, DEFAULT_TOLERANCE
@@ -182,8 +186,8 @@ def bisected(module: Module, inputs: Sequence[np.ndarray], oracle: str, load: Se
 
 
 def kind_of(why: str) -> str:
-    """The kind of a failure: nothing, an error's class, that results differ, or that the process ended, by
-    itself or by force.
+    """The kind of a failure: "" (none), the class of an exception, "differs", or that the process ended or
+    was killed.
     """
     if why.startswith(ENDED):
         return f"{ENDED} {BY_FORCE}" if BY_FORCE in why else ENDED
@@ -193,14 +197,16 @@ def kind_of(why: str) -> str:
 
 
 def asked(module: Module, given: Given, oracle: str, seed: str, family: str, why: str) -> str:
-    """The message of an oracle about a module, in this process; nothing where it cannot be asked."""
+    """The message of an oracle about a module, in this process; "" if the oracle does not apply or finds no
+    failure.
+    """
     from . import cases
     from .cases import Case, Skip
     from .oracles import ORACLES
 
     sorts = [i for c in module.computations for i in c.instructions if i.opcode in ("sort", "custom-call")]
     if any(c.root.opcode == "constant" for i in sorts for c in i.op.computations()):
-        return ""  # no order
+        return ""  # the comparator is no order
     cases.SECONDS = CANDIDATE * max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
     text = module.to_string(print_large_constants=True)
     case = Case(seed, module, arguments(module, given), family, text)
@@ -219,7 +225,7 @@ def asked(module: Module, given: Given, oracle: str, seed: str, family: str, why
             found = question.check(case)
         except Skip:
             continue
-        except Exception:  # noqa: BLE001  (may be what is looked for)
+        except Exception:  # noqa: BLE001  (it may be the failure)
             found = traceback.format_exc(limit=-8)
         if kind_of(found) == kind_of(why):
             return found
@@ -227,7 +233,9 @@ def asked(module: Module, given: Given, oracle: str, seed: str, family: str, why
 
 
 def arguments(module: Module, given: Given) -> list[np.ndarray]:
-    """Arrays of the same names, cut to what a parameter is now; random ones for others."""
+    """The given arrays by the names of the parameters, cut to their sizes; random arrays for other
+    parameters.
+    """
     from verify_lib import operands
 
     known, found = dict(given), []

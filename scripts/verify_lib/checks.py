@@ -358,8 +358,8 @@ def verify_pass(step: Pass, cases: int, seed: int, only: int | None = None, more
 
 
 def _run_last(module: Module, step: Pass) -> None:
-    """Runs the pass to be verified. Raises Wrong if it breaks the module, or if the buffers that are assigned
-    after it overlap wrongly.
+    """Runs the pass to be verified. Raises Wrong if it breaks the module, or if, after copy-insertion, a
+    buffer would be overwritten too early.
     """
     try:
         driver.run(module, (step,), cpu_target(), name="verify")

@@ -175,7 +175,9 @@ def _tensors(constants: Mapping[Literal, int], names: Mapping[Literal, str]) -> 
 
 
 def _program(module: Module, target: CpuTarget, pool: dict[Literal, int], allow_libgcc: bool) -> Program:
-    """The program of a module; refused where it cannot be part of an object."""
+    """The program of a module, which is changed. Raises UnsupportedError if it cannot be part of an object
+    file.
+    """
     refuse_dynamic(module)
     double = None if allow_libgcc or target.has_double else double_arithmetic(module)
     stand_alone(module)

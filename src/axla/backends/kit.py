@@ -306,7 +306,7 @@ class _Walker(Interpreter):
             value = function(inst, *[put(x) if isinstance(x, np.ndarray) else x for x in operands])
         found = getattr(value, "dtype", None), tuple(getattr(value, "shape", ()))
         if isinstance(wanted, Shape) and found[0] is not None and found != (wanted.dtype.numpy, wanted.dims):
-            raise RuntimeFailure(f"{inst!r}: its function returned {found[0]}{list(found[1])}")
+            raise RuntimeFailure(f"{inst!r}: its function returned {found[0]}{list(found[1])}, not {wanted}")
         return value
 
 

@@ -90,7 +90,9 @@ def _has_double(module: Module) -> bool:
 
 
 def _parted(program: Program, here: Mapping[str, str]) -> tuple[Program, Program]:
-    """The program twice: with only the kernels of the host, and with only those of the device."""
+    """Two copies of the program: one with only the kernels named in `here`, which the host runs, and one with
+    only those of the device.
+    """
     ours = tuple(kernel for kernel in program.kernels if kernel.name in here)
     theirs = tuple(kernel for kernel in program.kernels if kernel.name not in here)
     return replace(program, kernels=ours), replace(program, kernels=theirs)

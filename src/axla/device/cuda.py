@@ -316,7 +316,9 @@ class Cuda(Driver):
         return f"{(text.value or b'unknown').decode()} (error {code} of CUDA)"
 
     def error(self, what: str, code: int) -> RuntimeFailure:
-        """The error for a failed call: OutOfMemory for that code, else DeviceError."""
+        """The error for a call that failed with the error code `code`: OutOfMemory if the code means that,
+        else DeviceError.
+        """
         found = super().error(what, code)
         return OutOfMemory(str(found)) if code == _OUT_OF_MEMORY else found
 

@@ -32,8 +32,8 @@ Groups = Iterable[Sequence[tuple[int, int]]]
 
 
 def by_bounds(inst: Instruction, function: Callable[..., HostValue]) -> Callable[..., HostValue]:
-    """The function that evaluates an instruction, extended to operands with actual sizes. `function` works
-    for operands with static sizes.
+    """The function that evaluates an instruction. `function` works for operands with static sizes; if an
+    operand has dynamic dimensions, it is extended to the operand's sizes at run time.
     """
     dynamic = any(isinstance(x.shape, Shape) and x.shape.is_dynamic for x in inst.operands)
     if not dynamic or inst.op.control or isinstance(inst.op, hlo.Fusion):

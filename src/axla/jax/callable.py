@@ -175,7 +175,9 @@ def array_of(leaf: Any, shape: Any, x64: bool) -> Any:
 
 
 def _weights_of(call: _Call | None, names: Names, chosen: Any, args: Any, kwargs: Any) -> dict[int, Any]:
-    """The argument leaves that `chosen`, the option `static_weights`, selects, by number."""
+    """Evaluates the option `static_weights`, whose value is `chosen`. Returns the argument leaves that it
+    selects, by their number.
+    """
     listed: list[Any] = [chosen]
     if isinstance(chosen, Iterable) and not isinstance(chosen, str):
         listed = list(chosen)

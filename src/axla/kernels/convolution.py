@@ -278,9 +278,9 @@ def panels_wanted(hero: Instruction, target: Target) -> tuple[int, int] | None:
 
 
 def unpacked(panels: Instruction, kernel: Shape) -> Instruction:
-    """A kernel [window..., inputs, features] that is computed by a transpose from panels: [features / panel,
-    window..., inputs, panel], or [features / panel, window..., inputs / word, panel, word]. The convolution
-    then reads the panels directly.
+    """A convolution's kernel [window..., inputs, features], as a transpose of panels: [features / panel,
+    window..., inputs, panel], or [features / panel, window..., inputs / word, panel, word]. If the
+    convolution has this operand, it reads the panels directly.
     """
     transposed = Transpose(_unpacking(kernel.rank, shape_of(panels).rank > kernel.rank + 1))(panels)
     return panels.computation.add(Reshape(kernel), [transposed], extra=panels.extra)

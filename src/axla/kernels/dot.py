@@ -452,7 +452,9 @@ class DotKind(Kind):
         return LoopKind(shape_of(self.hero).dims, (self.hero,))
 
     def plan(self, task: KernelTask, target: Target) -> DotPlan:
-        """Plans one phase, over the calls of the product's plan."""
+        """Plans the product in one phase: by blocks of threads on targets with local memory, else by one of
+        the methods of `GemmPlan`.
+        """
         left, result = shape_of(self.hero.operands[0]).dtype, shape_of(self.hero).dtype
         plain = GemmSpec(left, result, *self.sizes, positive=is_positive(self.hero))
         if dot_sizes(self.hero) is None:

@@ -148,7 +148,9 @@ class ScanKind(Kind):
         return cls(heroes[0]) if len(heroes) == len(candidates) == 1 else None
 
     def plan(self, task: KernelTask, target: Target) -> ScanPlan:
-        """Plans tiles of lines in parallel, or of pieces of lines."""
+        """Plans parallel steps for the tiles of lines or, if lines have several pieces, for the tiles of
+        pieces, in three phases. If threads do not cooperate, see `_alone`.
+        """
         geometry = scan_geometry(self.hero)
         assert geometry is not None
         (held,) = Reducing(self.hero).accumulators

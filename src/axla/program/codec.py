@@ -55,7 +55,9 @@ class Format:
 
 
 class TextReader(ShapeCursor):
-    """A cursor over a text and its lines."""
+    """A cursor over a text, for types that are written on lines of their own; nested ones are indented.
+    `known` has the objects that other parts of the text refer to by name.
+    """
 
     most_levels = 150  # of nested dataclasses and tuples, as reading is recursive
 

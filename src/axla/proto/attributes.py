@@ -248,7 +248,7 @@ def _enum_codec(type_: type[enum.StrEnum], field: Field) -> FieldCodec:
         for name in (str(value), str(value).lower()):
             if name in type_.__members__.values():
                 return type_(name)
-        raise ParseError(f"{value} is not one of {', '.join(type_)}")
+        raise ParseError(f"{field.name}: {value} is not one of {', '.join(type_)}")
 
     return FieldCodec(read, lambda value, around: value.upper() if upper else str(value))
 

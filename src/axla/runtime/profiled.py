@@ -33,8 +33,8 @@ class ProfiledCall:
         self, plain: Any, name: str, backend: str, profile: Profile, timed: Timed,
         places: Sequence[tuple[int, int]],
     ) -> None:  # fmt: skip
-        """Measures the calls of an executable for `profile`. `places` has (device, number) of each
-        participant. The times of a step are averaged over participants.
+        """Measures the calls of an executable for `profile`; `plain` is its native call. `places` has
+        (device, number) of each participant. The times of a step are averaged over participants.
         """
         self.plain, self.name, self.backend = plain, name, backend
         self._profile, self._timed, self._places = profile, timed, places

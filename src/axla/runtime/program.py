@@ -151,4 +151,4 @@ def _check(interface: Interface, constants: bytes | memoryview | None) -> None:
         if result is None or parameter is None:
             raise InvalidArgument(f"{name}, {alias}: an index out of range or used twice")
         if result.bytes != parameter.bytes:
-            raise InvalidArgument(f"{name}, {alias}: found {parameter.bytes} and {result.bytes} bytes")
+            raise InvalidArgument(f"{name}, {alias}: {parameter.bytes} bytes, the result has {result.bytes}")

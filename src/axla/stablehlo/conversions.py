@@ -99,7 +99,9 @@ def _segments(*, of_operands: bool) -> Conversion:
 
 
 def _column(column: int) -> Conversion:
-    """A column of a matrix. `make` returns it as a list, and the caller joins the columns."""
+    """The conversion of a field that is column number `column` of a matrix. `make` returns the column as a
+    list; the caller joins the columns.
+    """
     return _read_by(lambda said, name: tuple([row[column] for row in attr.matrix(said, name)]), list)
 
 

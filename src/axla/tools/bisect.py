@@ -321,7 +321,9 @@ class _Search:
             return []
 
     def code(self) -> Verdict:
-        """Blames the kernel that is wrong alone; if none is, the plan of memory, a pass, or the runtime."""
+        """Runs each kernel alone, and blames the first one with wrong results. If there is none, blames the
+        plan of memory, a pass, or the runtime.
+        """
         for piece in self.pieces():
             try:
                 outcome, names = self.call(f"%{piece.name}", work.piece_outcome, piece, self.question)
@@ -358,8 +360,8 @@ class _Search:
         return self.found("memory", problem.partition("\n")[0])
 
     def suspect(self) -> tuple[str, str]:
-        """Finds the optional pass with which the failure begins; returns the instruction of its last firing,
-        and its name.
+        """Finds the optional pass with which the failure begins. Returns the instruction of its last firing,
+        and its name; ("", "") if there is none.
         """
         question = self.question
         runs: list[PassRun] = self.tried([], "passes", work.runs_of, self.text, question)

@@ -262,7 +262,9 @@ def _bodies(inst: Instruction) -> int:
 
 
 def simplified(module: Module) -> Iterator[Module]:
-    """Applies one of the compiler's own passes, unless the pass fails."""
+    """Yields copies of the module, each changed by one of the compiler's simplifying passes. A pass that
+    fails is left out.
+    """
     from axla.passes import driver
     from axla.passes.pipelines import PASSES
 

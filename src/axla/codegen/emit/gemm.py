@@ -219,8 +219,8 @@ class TiledProduct(Product):
             self._prefetch(block.rhs.start, block.rhs.at(f.add(first, r.index), col), spec.dtype, level=2)
 
     def _prefetch_followers(self, block: _Block, row: Ssa, col: Ssa) -> None:
-        """Prefetches a tile's part of large arrays of the result's size into L1 while its sums are
-        computed.
+        """Prefetches elements for the ops after the product, while the sums of a tile are computed: the
+        tile's part of each large input or output with the size of the result.
         """
         f, spec, tile = self.f, self.spec, self.tile
         arrays = [(array, 0) for array in self.k.inputs if array.pointer not in (self.lhs, self.rhs)]

@@ -154,7 +154,9 @@ class Blocks(Product):
         self.group = f.udiv(team, cut.across * cut.down)
 
     def _team(self) -> Ssa:
-        """The number of this thread, or of its warp: of that which computes a register tile."""
+        """The number, within the block, of this thread or of its warp, whichever of them computes a register
+        tile.
+        """
         raise NotImplementedError
 
     def placed(self, staging: Staging, x: Ssa, k: Ssa) -> Ssa:

@@ -26,10 +26,11 @@ def transpose_block(f: LlvmFunction, rows: Sequence[Ssa]) -> list[Ssa]:
     element = element_type(rows[0].type)
     size = _BYTES.get(element) or max(1, int(element[1:]) // 8)
     inside = min(count, max(1, _BLOCK // size))
-    # Row and lane numbers are seen as bits. Interleaving rows that differ in bit x, within blocks, makes row
-    # bit x the lowest lane bit of a block, and a block's highest lane bit row bit x: from the highest bit
-    # down, that transposes blocks. Collecting even and odd blocks makes row bit x the highest lane bit, and
-    # the lowest bit of block numbers row bit x.
+    # The bits of row and lane numbers are exchanged one by one. A first kind of stage interleaves two rows
+    # whose numbers differ in bit x, within blocks of lanes: the old row bit x becomes the lowest lane bit in
+    # a block, and the old highest lane bit in a block becomes row bit x. Such stages, for the bits x from
+    # high to low, transpose within blocks. A second kind collects the even and the odd blocks of two rows:
+    # the old row bit x becomes the highest lane bit, and the lowest bit of block numbers becomes row bit x.
     found = list(rows)
     bit = inside // 2
     while bit:

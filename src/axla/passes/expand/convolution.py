@@ -218,9 +218,9 @@ def _at_only_place(parts: _Parts) -> Instruction:
 
 
 def _by_phases(inst: Instruction, parts: _Parts, target: Target) -> Instruction:
-    """A convolution with base dilation as several convolutions without it. All output positions at which the
-    window has the input elements in the same offsets form one of them; they are `base dilation` positions
-    apart.
+    """A convolution with base dilation n in a dimension, as n convolutions without it. Output positions that
+    are n apart read input elements at the same offsets in the window; each convolution computes the outputs
+    at such positions.
     """
     window, places = parts.window, parts.places
     d = next(d for d, by in enumerate(window.base_dilation) if by > 1)

@@ -174,8 +174,9 @@ def _dim(numbers: Axes, parts: dict[int, Along], factors: Factors, grid: PrimeMe
 
 
 def _common(arrays: list[dict[int, Along]], operands: int, number: int, direction: str) -> Axes:
-    """The axes of a factor on which all arrays agree. Arrays from which the direction leads contribute axes;
-    others can only disagree.
+    """The axes of factor `number` on which all arrays agree. With the direction FORWARD only operands
+    contribute axes, with BACKWARD only results; an array that contributes none may still disagree, which cuts
+    the axes.
     """
     if direction == NONE:
         return ()

@@ -40,8 +40,8 @@ def _expanded(inst: Instruction[RaggedAllToAll]) -> Instruction | None:
 def _replaced(
     inst: Instruction, data: XlaOp, output: XlaOp, starts: XlaOp, sizes: XlaOp, places: XlaOp, _: XlaOp
 ) -> Sequence[XlaOp]:
-    """For each run, replaces `size` rows of the output from row `place` on by rows of the data from row
-    `start` on.
+    """Replaces runs of rows of the output by runs of rows of the data. Run n has `sizes[n]` rows, from row
+    `starts[n]` of the data and row `places[n]` of the output on.
     """
     dims, rows, builder = output.dims, output.dims[0], output.builder
     # The data between as many rows of zeros as the output has, so that every shift is a slice of it.

@@ -43,7 +43,9 @@ def _reduced(inst: Instruction[Combining]) -> Instruction:
 
 
 def _added(inst: Instruction[Combining]) -> Sequence[Instruction]:
-    """The operands; if members contribute equal constants, the sum over the members."""
+    """The operands of a collective that adds. If n members of a group contribute equal values
+    (`equal_addends`), each operand is multiplied by n.
+    """
     count = equal_addends(inst)
     if count == 1:
         return inst.operands

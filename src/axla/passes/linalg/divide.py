@@ -232,7 +232,9 @@ def _roots(d: XlaOp, z: XlaOp, rho: XlaOp, rank: XlaOp, poles: XlaOp) -> tuple[X
     left = rank <= place
 
     def f(base: XlaOp, at: XlaOp, weights: XlaOp, d: XlaOp, left: XlaOp) -> list[XlaOp]:
-        """The sums of f over the d below a root and over those above it, and their derivatives."""
+        """The terms of f at x = base + at, without the 1. Returns the sum of those with a d below the root
+        (`left` selects them), the sum of the others, and the derivatives of both.
+        """
         over = 1.0 / mx.where(weights == 0, 1.0, (d - base) - at)
         part = weights * over
         slope = part * over

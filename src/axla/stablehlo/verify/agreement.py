@@ -195,7 +195,9 @@ def _one_expressed(a: Facts, b: Facts) -> bool:
 
 
 def _one_scale(a: Facts, b: Facts) -> bool:
-    """Whether two types have one scale: types that are quantized per tensor must be equal."""
+    """Whether type `b` agrees with `a` in scale and zero point. It must be equal to `a` if `a` is quantized
+    per tensor; otherwise there is no condition.
+    """
     return not a.quantized or bool(a.axes) or a.element == b.element
 
 

@@ -265,7 +265,9 @@ class Rewriter:
     def _units(
         self, graph: Graph, protos: Mapping[str, Proto], found: _Formed, part: RunPart
     ) -> dict[str, _Unit]:
-        """The nodes that may be written: those in no cluster, and one for each cluster."""
+        """The candidates for nodes of the rewritten graph, by name: each node in no cluster, and a node for
+        each cluster. `_named` drops those that no result needs.
+        """
         units = {}
         for name, node in graph.nodes.items():
             if name in protos and name not in found.homes:

@@ -121,7 +121,9 @@ def _product(left: LabeledOperand, right: LabeledOperand, result: Sequence[str])
 
 
 def _squeezed(value: XlaOp, labels: Labels, other: LabeledOperand) -> LabeledOperand:
-    """An operand without dimensions of size 1 that broadcast against those of the other operand."""
+    """Removes dimensions of size 1 from an operand, if the other operand has a larger size for the same
+    label: they are then broadcast.
+    """
     sizes = dict(zip(other[1], other[0].dims, strict=True))
     kept = [d for d, label in enumerate(labels) if value.dims[d] != 1 or sizes.get(label, 1) == 1]
     return ops.Reshape(value, [value.dims[d] for d in kept]), [labels[d] for d in kept]

@@ -234,7 +234,7 @@ def _set_item(call: OpCall, value: TensorList, index: XlaOp, item: XlaOp | Tenso
 
 
 def written(call: OpCall, value: TensorList, index: XlaOp, item: XlaOp | TensorList) -> TensorList:
-    """A list with `item` as the element at an index."""
+    """The list `value` with `item` as the element at an index."""
     place = _place(call, value, index)
     if not value.type.capacity:
         return _never_written(call, value, item)

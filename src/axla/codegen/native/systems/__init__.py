@@ -3,22 +3,22 @@
 `posix.py` has the functions that Linux and macOS share; each other file is for one system. `HERE` is the
 module of the running system. Each module has
 
-    TRIPLE, FEATURES         of LLVM, for objects that run here; `{}` stands for the machine
+    TRIPLE, FEATURES         LLVM's, for objects that run here; `{}` stands for the architecture
     NEEDED                   functions of the system that any object may call
     library()                the C library
     address(name)            the address of a function of the C library or of the system
     Pages(bytes)             memory: `address`, `view` to fill it, `protect(start, end, code)`
-    flush(address, bytes)    lets the cache of instructions see what was written
+    flush(address, bytes)    makes the instruction cache read code that was written
     at_fork(addresses)       registers functions to call before a fork, and after it in parent and child
     emit(module)             adds these functions of the glue:
 
     void futex_wait(ptr, i32)           sleeps while the word at the address has the value; may wake early
-    void futex_wait_briefly(ptr, i32)   for 10 ms at most
-    void futex_wake(ptr, i64)           wakes so many of those that sleep there, or all
+    void futex_wait_briefly(ptr, i32)   the same, for 10 ms at most
+    void futex_wake(ptr, i64)           wakes this number of threads that sleep on the address, or all
     i32 thread_start(ptr, ptr)          runs a function of one pointer in a thread without signals; 0: done
-    i64 thread_id()                     what Python calls threading.get_ident()
-    void sleep(i32)                     sleeps for so many microseconds
-    void yield()                        lets another thread have the core
+    i64 thread_id()                     the number that Python's threading.get_ident() returns
+    void sleep(i32)                     sleeps for this number of microseconds
+    void yield()                        lets another thread use the core
     i64 now()                           the monotonic clock, in nanoseconds
     ptr pages_new(i64)                  zeroed pages, or null
     void pages_free(ptr, i64)
