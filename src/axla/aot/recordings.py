@@ -47,8 +47,8 @@ def record(
 
 
 def _plain(host: CpuTarget) -> CpuTarget:
-    """A baseline that all machines of the host's kind share, so that recordings for others do not depend on
-    this one.
+    """The target for recordings when the library's code cannot run here: on x86-64 the oldest level, so that
+    every host computes the same numbers; elsewhere the host.
     """
     if host.name not in X86_LEVELS:
         return host

@@ -44,8 +44,8 @@ def weights_header(library: CompiledLibrary) -> bytes:
 
 
 def file_facts(library: CompiledLibrary, head: bytes) -> tuple[dict[str, str], dict[str, str]]:
-    """The facts about `P.weights` that loaders check: sizes and digests of its header `head` and of its
-    data.
+    """The facts about `P.weights` that loaders check, by name, with their values as text. Returns the sizes
+    in bytes of the header `head` and of the data, and the digests of both.
     """
     data = library.constants
     return (

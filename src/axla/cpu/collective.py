@@ -34,8 +34,8 @@ _MOST = 1 << 16
 
 
 def emit_collective(entry: ValuePlaces, step: CollectiveStep) -> None:
-    """Writes the call of a collective, after which its results are in their slices. `replica-id` and
-    `partition-id` are read from the frame instead.
+    """Writes the call of the function for a collective; it writes to the slices that `step.results` names.
+    For `replica-id` and `partition-id`, writes a copy of the number in the frame instead.
     """
     f = entry.f
     if step.kind in _NUMBERS and [v.shape.logical for v in step.results] == [Shape(U32)]:

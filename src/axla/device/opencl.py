@@ -152,8 +152,8 @@ def _read(f: GlueFunction, context: Ssa, target: Ssa, source: Ssa, size: Ssa, fl
 
 @_FUNCTIONS("opencl_write", "i32", "context:ptr, target:ptr, source:ptr, size:i64, flag:ptr", exported=True)
 def _write(f: GlueFunction, context: Ssa, target: Ssa, source: Ssa, size: Ssa, flag: Ssa) -> None:
-    """Writes to the device. Fewer than 128 bytes are written as fill patterns, which OpenCL copies at once;
-    for more, waits until the queue is empty.
+    """Writes to the device. Fewer than 128 bytes are written as fill patterns, which OpenCL copies at once.
+    For more, waits until the queue is empty or `flag` is set.
     """
     with f.if_(size.ge(2 * _FILL)):
         f.ret(f.call("i32", "opencl_read", context, target, source, size, flag))

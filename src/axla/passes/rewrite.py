@@ -327,7 +327,9 @@ class _Rewriter:
         sweep(self.computation, self.held, self.bound)
 
     def catch_up(self, user: Instruction) -> None:
-        """Updates the operands of a user with many operands."""
+        """Replaces the operands of `user` that rules have replaced. For users with many operands this is done
+        late, for several operands at once.
+        """
         del self.wide[user]
         if user in self.computation.instructions:
             before = user.operands

@@ -147,8 +147,9 @@ class Parser(InstructionCursor):
         self, name: str, at_end: Callable[[], bool] | None = None,
         shape: ProgramShape | None = None, shape_at: int = 0,
     ) -> Computation:  # fmt: skip
-        """Reads the instructions of a computation up to and including the closing brace, or until
-        `at_end()`.
+        """Reads the instructions of a computation up to and including the closing brace, or until `at_end()`.
+        `shape` is the shape in the computation's header, at position `shape_at` of the text; it must fit the
+        root.
         """
         computation = self.module.add_computation(name)
         self.target, self.scope = computation, {}

@@ -192,8 +192,8 @@ class _Search:
         )
 
     def threads(self, what: str) -> Verdict:
-        """Blames the kernel whose results depend on the number of threads, or differ from run to run; if none
-        is found, the threads.
+        """Blames the kernel whose results depend on the number of threads, or differ from run to run. If
+        there is none, blames the threads. `what` is the cause that the verdict names.
         """
         if racing := self.racing(what):
             return racing

@@ -112,7 +112,9 @@ def _optimized(text: str, question: Question) -> tuple[Module, Module, list[Pass
 
 
 def runs_of(text: str, question: Question) -> list[PassRun]:
-    """The runs of passes in the compilation of a module."""
+    """The runs of passes when the module `text` is compiled with the backend, flags and limits of
+    `question`.
+    """
     return _optimized(text, question)[2]
 
 

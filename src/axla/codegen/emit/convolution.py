@@ -278,7 +278,7 @@ class _Convolution:
             return self.load(self.rhs, (*at, self.output(vector, single)))
         if self.sums is not None:
             return self.words(self.rhs, (panel, *at, lanes, 0), self.form.lanes)
-        if word > 1:  # words in the layout of another machine
+        if word > 1:  # stored in words, but the target does not multiply words
             return self.load(self.rhs, (panel, *at[:-1], at[-1] // word, lanes, at[-1] % word))
         return self.load(self.rhs, (panel, *at, lanes))
 

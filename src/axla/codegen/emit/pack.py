@@ -79,8 +79,8 @@ def pack_last(
     source: Matrix, target: Ssa, *, rows: Ssa, first: tuple[Ssa, Ssa], last: Ssa,
     width: int, total: int, depth: int,
 ) -> None:  # fmt: skip
-    """Packs the last, incomplete words of k, as row `rows` of the panels that `pack_columns` or
-    `pack_transposed` has written.
+    """Packs the last word of each column, which has fewer numbers than a word holds, as row `rows` of the
+    panels that `pack_columns` or `pack_transposed` has written. The arguments are theirs.
     """
     sums, f = source.sums, source.sums.f
     with f.loop(first[1], last, width, nonempty=True) as j, f.loop(0, width) as c:

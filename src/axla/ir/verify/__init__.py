@@ -151,7 +151,7 @@ def _verify_computation(computation: Computation) -> None:
     """Checks the structure of one computation."""
     instructions = computation.instructions
     if not computation.has_root or computation.root not in instructions:
-        fail("computation_root", f"computation {computation.name} has no root of its own")
+        fail("computation_root", f"computation {computation.name} has no root among its instructions")
     names: set[str] = set()
     uses = 0
     for inst in instructions:

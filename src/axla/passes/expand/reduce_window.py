@@ -29,8 +29,9 @@ LONG = 16
 
 
 def reduce_window_rewriter(module: Module, target: Target | None = None) -> None:
-    """Pads windows that reach over edges, makes windows over the whole array reduces, and splits long ones.
-    Windows that are scans stay if the target has kernels for scans.
+    """Rewrites reduce-windows: pads arrays whose windows reach over edges, replaces a window over the whole
+    array by a reduce, and applies long windows along one dimension after the other. Windows that are scans
+    stay if the target has kernels for scans.
     """
 
     def rewritten(inst: Instruction) -> Instruction | None:

@@ -30,8 +30,8 @@ computed from.
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """The slice of a whole array that a value is: at index `start` of dimension `along`. The array has this
-    dimension, of `size`, in addition to those of the value.
+    """A slice of a whole array. The array has one more dimension than the value, number `along`, of size
+    `size`; the value is the slice at index `start` of it.
     """
 
     start: Instruction

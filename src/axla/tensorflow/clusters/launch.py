@@ -185,7 +185,9 @@ def _failed(cluster: int, place: int, executable: int | None, frame: int | None,
 
 
 def _fail(function: str, place: int, error: Any) -> None:
-    """Reports to TensorFlow that a kernel, or its creation, has failed."""
+    """Reports to TensorFlow that the run or the creation of a kernel has failed with `error`. `function` is
+    the C function for the report, `place` its first argument, the context or the construction.
+    """
     code, text = status_of(error), repr(error)
     if isinstance(error, AxlaError):
         text = str(error)

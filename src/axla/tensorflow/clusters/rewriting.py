@@ -436,7 +436,9 @@ def _goes_back(source: str, name: str, graph: Graph) -> bool:
 def _written(
     units: Iterable[_Unit], kept: Mapping[str, _Unit], found: _Formed, text: Callable[[Output], str]
 ) -> list[Proto]:
-    """The NodeDefs of nodes; their control inputs and colocation refer to `kept` nodes only."""
+    """The NodeDefs of `units`. `text` returns an input as text. Control inputs refer to the clusters that
+    `found` has instead of nodes inside them; requests for colocation with nodes outside `kept` are removed.
+    """
     names = {name: unit.name for name, unit in kept.items()}
     written = []
     for unit in units:
