@@ -74,8 +74,8 @@ class _Split:
         return self.steps(steps)
 
     def fetched(self, value: ArrayValue, steps: Steps) -> ArrayValue:
-        """A value in registers. If it is not in registers yet, a transfer is added, before the loops that do
-        not compute it.
+        """Returns `value` in registers of the host. If it is in memory only, appends a transfer to `steps`,
+        or adds it before the outermost open loop that does not change the value.
         """
         register, held = replace(value, place=None), self.held[-1]
         if value.place is not None and not any(value.name in names for names in self.held):

@@ -278,7 +278,9 @@ def _roots(d: XlaOp, z: XlaOp, rho: XlaOp, rank: XlaOp, poles: XlaOp) -> tuple[X
 
 
 def _vectors(d: XlaOp, z: XlaOp, rank: XlaOp, poles: XlaOp, base: XlaOp, offset: XlaOp) -> XlaOp:
-    """The eigenvectors that belong to the roots, as rows."""
+    """The eigenvectors of D + rho z z^T as rows, in the order of the eigenvalues `base` + `offset` that
+    `_roots` found. `rank` has the position of each d in ascending order; `poles` has the sorted d.
+    """
     count = mx.total(mx.where(z == 0, np.int32(0), np.int32(1)), 2)
     place = mx.places(poles, 1)
     here, used = place == rank, (place < count) & (z != 0)

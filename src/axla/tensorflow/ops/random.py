@@ -234,8 +234,9 @@ def _is_folded(call: OpCall, value: XlaOp) -> bool:
 
 @lowering(*(f"Stateless{name}{version}" for name in _STATELESS for version in ("", "V2")))
 def _stateless(call: OpCall, shape: XlaOp, *given: XlaOp) -> XlaOp | np.ndarray:
-    """The numbers for a seed, or for a key, counter and algorithm; computed by `folded` where TensorFlow
-    folds them. Limits are the last operands.
+    """The random numbers for a seed, or for a key, counter and algorithm. Where TensorFlow folds the
+    operation to a constant, floats are computed by `folded`, with the bits of TensorFlow's CPU kernel. The
+    last operands are limits.
     """
     dims, dtype = shape_operand(call, shape), call.dtype("dtype")
     count = 3 if call.node.op.endswith("V2") else 1
