@@ -833,6 +833,14 @@ def test_the_type_of_a_comparison_need_not_be_said():
     assert "type is TOTALORDER" in unequal(plain, total)
 
 
+def test_cases_have_no_type_of_a_comparison_that_texts_leave_out():
+    module = axla.parse("ENTRY e { x = f32[2] parameter(0)\n ROOT c = pred[2] compare(x, x), direction=EQ }")
+    for kind, left in ((CompareType.FLOAT, None), (CompareType.TOTAL_ORDER, CompareType.TOTAL_ORDER)):
+        module.entry.set_op(module.entry.root, hlo.Compare(Direction.EQ, kind))
+        cases._forms(SimpleNamespace(module=module))
+        assert module.entry.root.op.type is left
+
+
 @pytest.mark.parametrize("name", ["devices", "asynchronous"])
 def test_other_arguments_of_a_loop_without_end_say_nothing(name, monkeypatch):
     monkeypatch.setattr(cases, "SECONDS", 0.2)
