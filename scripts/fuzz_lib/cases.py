@@ -384,7 +384,8 @@ def reduced_otherwise(module: Module) -> list[Module]:
     """Modules with other orders and types of the reductions, which may give other results near zero and
     infinity.
     """
-    return [widened(module), widened(module, flushes=True), regrouped(module)]
+    ways = (widened(module), widened(module, flushes=True), regrouped(module), regrouped(module, last=True))
+    return list(ways)
 
 
 def widened(module: Module, flushes: bool = False) -> Module:
@@ -427,10 +428,10 @@ def _full(inst: Instruction, value: float) -> Instruction:
     return hlo.Broadcast(inst.shape.logical, ())(inst.computation.add(number))
 
 
-def regrouped(module: Module) -> Module:
+def regrouped(module: Module, last: bool = False) -> Module:
     """The module in which each reduction of floats by one op, also one of windows, has two steps, as with
     vectors and blocks: first elements that are far apart are combined, then the results of this. Partial
-    products reach zeros and infinities in one order only.
+    products reach zeros and infinities in one order only. `last`: the initial value comes last.
     """
     made = clone_module(module)
     for computation in list(made.computations):
@@ -441,6 +442,12 @@ def regrouped(module: Module) -> Module:
                 number = computation.add(hlo.Constant.of(np.array(start, dtype.numpy), dtype))
                 split = _split_window if isinstance(inst.op, hlo.ReduceWindow) else _split
                 split(inst, number)
+                if last:
+                    new = inst.op.to_apply.root.op(
+                        inst, hlo.Broadcast(inst.shape.logical, ())(inst.operands[1])
+                    )
+                    computation.replace(inst, new)
+                    computation.set_operand(inst, 1, number)
     return made
 
 

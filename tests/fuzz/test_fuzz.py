@@ -298,6 +298,11 @@ ENTRY e { x = f32[2000] parameter(0)
     heard = case.wanted[1]
     for number in (np.nan, np.inf):
         assert not judge.differs(case, ([np.array(number, np.float32)], heard))
+    for length in (2000, 200):
+        zero = text.replace("inf", "-0").replace("2000", str(length))
+        case = case_from(zero, np.full(length, 2, np.float32))
+        for number in (np.nan, -0.0):
+            assert not judge.differs(case, ([np.array(number, np.float32)], heard))
     plain = case_from(text.replace("inf", "1"), np.full(2000, 0.999, np.float32))
     assert judge.differs(plain, ([np.array(np.nan, np.float32)], heard))
 
