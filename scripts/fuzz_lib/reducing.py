@@ -8,7 +8,6 @@ import random
 import traceback
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -16,11 +15,7 @@ from typing import Any
 import numpy as np
 
 from axla.comparison import parameter_leaves
-from axla.core.shape import TupleShape
-from axla.ir.clone import clone_module
 from axla.ir.graph import Module
-from axla.ir.structure import GetTupleElement, Parameter, Tuple
-from axla.passes.simplify.dce import dce
 from axla.tools.apart import Apart, Ended
 from axla.tools.reduce import reduce
 
@@ -60,31 +55,7 @@ def reduced(
                 found = f"{ENDED} {BY_FORCE if error.how == 'hang' else error.how}"
             return kind_of(found) == kind_of(why)
 
-        swept = clone_module(module)
-        dce(swept)
-        if not fails(swept) and fails(shown := alive(module)):
-            module = shown
         return reduce(module, fails, seconds=SECONDS)
-
-
-def alive(module: Module) -> Module:
-    """A copy of a module that also returns the unused values. Reduction removes dead code first, which would
-    lose a failure that depends on it.
-    """
-    made = clone_module(module)
-    entry, root = made.entry, made.entry.root
-    dead = [
-        inst for inst in entry.instructions
-        if inst.shape.is_array and inst is not root and not inst.users and not isinstance(inst.op, Parameter)
-    ]  # fmt: skip
-    if isinstance(root.shape, TupleShape):
-        results = [entry.add(GetTupleElement(n), [root]) for n in range(len(root.shape.elements))]
-    else:
-        results = [root]
-        made.set_config(aliases=tuple(replace(a, output=(0, *a.output)) for a in made.config.aliases))
-    entry.set_root(entry.add(Tuple(), [*results, *dead]))
-    made.set_config(entry_layout=None)
-    return made
 
 
 def smallest_apart(module: Module) -> Module:

@@ -755,41 +755,6 @@ ENTRY e {{ x = f32[24] parameter(0)
     assert said.startswith("cache: an entry of kind program")
 
 
-class InThisProcess:
-    """Calls functions at once, in place of a process of their own."""
-
-    def __init__(self, **options):
-        pass
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *error):
-        pass
-
-    def call(self, function, *arguments):
-        return function(*arguments)
-
-
-def test_dead_code_that_a_failure_depends_on_becomes_a_result(monkeypatch):
-    """The reduction sweeps dead code; here only the dead instruction shows the failure."""
-    text = """
-ENTRY e { x = f32[4] parameter(0)
-  y = f32[4] parameter(1)
-  dead = f32[4] multiply(x, y)
-  a = f32[4] add(x, y)
-  ROOT n = f32[4] negate(a) }"""
-    case = case_from(text, *[np.ones(4, np.float32)] * 2)
-
-    def says(self, case):
-        return "it differs" if "multiply" in case.opcodes else ""
-
-    monkeypatch.setattr(reducing, "Apart", InThisProcess)
-    monkeypatch.setattr(oracles.Cpu, "check", says)
-    small = reducing.reduced(case.module, case.inputs, "cpu", "1:1", "", "it differs")
-    assert [i.opcode for i in small.entry.instructions if i.opcode != "parameter"] == ["multiply"]
-
-
 def test_what_earlier_candidates_left_in_the_cache_is_not_asked(monkeypatch):
     monkeypatch.setenv("AXLA_VERIFY", "0")
     monkeypatch.setattr(programs, "_constants", lambda module: "the same for all")

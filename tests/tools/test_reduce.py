@@ -144,6 +144,52 @@ def test_it_ends_with_the_best_so_far():
     assert late.run() is late.best and late.ended == "out of time"
 
 
+DEAD = """HloModule dead
+body {
+  s = (s32[], f32[4]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  x = f32[4] get-tuple-element(s), index=1
+  one = s32[] constant(1)
+  next = s32[] add(i, one)
+  n = f32[4] negate(x)
+  dead = f32[4] sine(n)
+  ROOT t = (s32[], f32[4]) tuple(next, x)
+}
+condition {
+  s = (s32[], f32[4]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  n = s32[] constant(6)
+  ROOT r = pred[] compare(i, n), direction=LT
+}
+ENTRY main {
+  p = f32[4] parameter(0)
+  q = f32[4] parameter(1)
+  a = f32[4] add(p, q)
+  dead = f32[4] cosine(a)
+  more = f32[4] multiply(dead, q)
+  zero = s32[] constant(0)
+  init = (s32[], f32[4]) tuple(zero, a)
+  w = (s32[], f32[4]) while(init), condition=condition, body=body
+  v = f32[4] get-tuple-element(w), index=1
+  ROOT m = f32[4] maximum(v, a)
+}
+"""
+
+
+@pytest.mark.parametrize("opcode", ("cosine", "sine"))
+def test_dead_code_stays_if_the_failure_depends_on_it(opcode):
+    """In the entry and in a loop. The other dead code goes, and so does what is not dead."""
+
+    def fails(module):
+        return any(i.opcode == opcode for c in module.computations for i in c.instructions)
+
+    small = reduce(axla.parse(DEAD), fails)
+    opcodes = [i.opcode for c in small.computations for i in c.instructions]
+    assert opcode in opcodes
+    assert not {"cosine", "sine", "multiply", "maximum", "add"} - {opcode} & set(opcodes)
+    assert len(opcodes) == (3 if opcode == "cosine" else 6), small.to_string()
+
+
 def test_what_does_not_fail_is_refused():
     with pytest.raises(axla.InvalidArgument, match="module long does not fail as it is"):
         reduce(axla.parse(PROGRAM), has("tan"))

@@ -56,6 +56,7 @@ class Reducer:
         self._predicate, self._show = predicate, show
         self._stop_at = float("inf") if seconds is None else time.monotonic() + seconds
         self._tried: set[bytes] = set()
+        self._sweeps = True  # False if the failure depends on dead code
 
     def run(self) -> Module:
         """Returns the smallest module found. Raises InvalidArgument if the predicate does not hold for the
@@ -64,6 +65,8 @@ class Reducer:
         verify(self.best)
         if not self._predicate(self.best):
             raise InvalidArgument(f"reduce: module {self.best.name} does not fail as it is")
+        without = shrink.swept(shrink.copy_of(self.best)[0])
+        self._sweeps = shrink.size_of(without) == self.size or self._predicate(without)
         try:
             for _ in range(ROUNDS):
                 before = self.size
@@ -83,8 +86,8 @@ class Reducer:
         for stand_in in shrink.STAND_INS:
             self._cut(stand_in)
         ways = (
-            shrink.inlined, shrink.simplified, shrink.carries, shrink.constants, shrink.sizes,
-            shrink.parameters,
+            shrink.uncalled, shrink.inlined, shrink.simplified, shrink.carries, shrink.constants,
+            shrink.sizes, shrink.parameters,
         )  # fmt: skip
         for way in ways:
             self._all(way)
@@ -118,7 +121,7 @@ class Reducer:
         if time.monotonic() > self._stop_at:
             raise TimeoutError
         try:
-            size = shrink.size_of(shrink.swept(candidate))
+            size = shrink.size_of(shrink.swept(candidate, dead=self._sweeps))
             if size >= self.size:
                 return False
             verify(candidate)

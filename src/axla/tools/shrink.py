@@ -19,7 +19,7 @@ from axla.ir.attributes import SliceDims
 from axla.ir.clone import clone_module, inline
 from axla.ir.graph import NO_EXTRA, Computation, Extra, Instruction, Module
 from axla.ir.structure import Constant, GetTupleElement, Parameter, Tuple
-from axla.ir.traverse import computations_callees_first, post_order
+from axla.ir.traverse import callers, computations_callees_first, post_order
 from axla.passes.simplify.dce import dce
 
 Way = Callable[[Module], Iterator[Module]]
@@ -56,9 +56,12 @@ def copy_of(module: Module) -> tuple[Module, dict[str, Instruction]]:
     return copy, {inst.name: inst for c in copy.computations for inst in c.instructions}
 
 
-def swept(module: Module) -> Module:
-    """Removes dead code, and parts of the header that no longer fit the entry; returns the module."""
-    dce(module)
+def swept(module: Module, *, dead: bool = True) -> Module:
+    """Removes dead code, if `dead`, and parts of the header that no longer fit the entry; returns the
+    module.
+    """
+    if dead:
+        dce(module)
     if module.config.entry_layout is not None and module.config.entry_layout != module.entry.program_shape:
         module.set_config(entry_layout=None)
     return module
@@ -166,6 +169,7 @@ def cut(
         new = stand_in(inst)
         if new is not None and new is not inst:
             inst.computation.replace(inst, new)
+            drop(inst)
     return copy
 
 
@@ -229,10 +233,21 @@ def cuttable(module: Module, stand_in: Callable[[Instruction], Instruction | Non
             found += [
                 inst.name
                 for inst in reversed(post_order(computation))
-                if not isinstance(inst.op, Parameter | Constant)
-                and not (isinstance(inst.op, Tuple) and inst is computation.root)
+                if (not isinstance(inst.op, Parameter | Constant) or not inst.users)
+                and not (isinstance(inst.op, Tuple | Parameter | Constant) and inst is computation.root)
             ]
     return found
+
+
+def uncalled(module: Module) -> Iterator[Module]:
+    """Yields copies of the module, each without one of the computations that are not called. Dead code may
+    be in them.
+    """
+    for number, (computation, calls) in enumerate(callers(module).items()):
+        if computation is not module.entry and not calls:
+            copy, _ = copy_of(module)
+            copy.remove_computation(list(copy.computations)[number])
+            yield copy
 
 
 # -- calls and loops --------------------------------------------------------------------------------------
