@@ -33,6 +33,7 @@ from axla.ir.traverse import below, callers
 from axla.ir.verify import verify
 from axla.passes.simplify.match import neutral
 from axla.text import parse_hlo
+from axla.text.forms import implied_type
 
 from . import motifs, told  # noqa: F401  (registers the host's function)
 from .draft import ANY, COUNTER, INDEX, REFUSALS, SIZES_OF_GROUPS, Draft
@@ -151,7 +152,7 @@ def case_of(seed: str) -> Case:
             _boundary(draft)
             verify(draft.module)
             _groups(draft)
-            _branches(draft)
+            _forms(draft)
             _orders(draft)
             text = draft.module.to_string(print_large_constants=True)
         except REFUSALS:
@@ -174,12 +175,16 @@ def _groups(draft: Draft) -> None:
                 draft.kinds[sizes.op.parameter_number] = SIZES_OF_GROUPS
 
 
-def _branches(draft: Draft) -> None:
-    """Gives conditionals on a pred the form with a true and a false branch, as HLO text has it."""
+def _forms(draft: Draft) -> None:
+    """Ops have the forms in which texts are read: branches that a pred chooses have their own names, and
+    comparisons have no type if it is the default.
+    """
     for computation in draft.module.computations:
         for inst in computation.instructions:
             if isinstance(inst.op, hlo.Conditional) and inst.operands[0].shape.dtype is PRED:
                 computation.set_op(inst, hlo.Conditional(*inst.op.branches))
+            if isinstance(inst.op, hlo.Compare) and inst.op.type is implied_type(inst.operands[0].shape):
+                computation.set_op(inst, replace(inst.op, type=None))
 
 
 def _orders(draft: Draft) -> None:
@@ -379,7 +384,8 @@ def reduced_otherwise(module: Module) -> list[Module]:
     """Modules with other orders and types of the reductions, which may give other results near zero and
     infinity.
     """
-    return [widened(module), widened(module, flushes=True), regrouped(module)]
+    ways = (widened(module), widened(module, flushes=True), regrouped(module), regrouped(module, last=True))
+    return list(ways)
 
 
 def widened(module: Module, flushes: bool = False) -> Module:
@@ -422,10 +428,10 @@ def _full(inst: Instruction, value: float) -> Instruction:
     return hlo.Broadcast(inst.shape.logical, ())(inst.computation.add(number))
 
 
-def regrouped(module: Module) -> Module:
+def regrouped(module: Module, last: bool = False) -> Module:
     """The module in which each reduction of floats by one op, also one of windows, has two steps, as with
     vectors and blocks: first elements that are far apart are combined, then the results of this. Partial
-    products reach zeros and infinities in one order only.
+    products reach zeros and infinities in one order only. `last`: the initial value comes last.
     """
     made = clone_module(module)
     for computation in list(made.computations):
@@ -436,6 +442,12 @@ def regrouped(module: Module) -> Module:
                 number = computation.add(hlo.Constant.of(np.array(start, dtype.numpy), dtype))
                 split = _split_window if isinstance(inst.op, hlo.ReduceWindow) else _split
                 split(inst, number)
+                if last:
+                    new = inst.op.to_apply.root.op(
+                        inst, hlo.Broadcast(inst.shape.logical, ())(inst.operands[1])
+                    )
+                    computation.replace(inst, new)
+                    computation.set_operand(inst, 1, number)
     return made
 
 

@@ -139,3 +139,16 @@ def test_narrow_floats(name):
     x = numbers.astype(BY_NAME[name].numpy)
     check(sort_text((name,), LESS, x.shape, 1), [x])
     check(sort_text((name,), GREATER, x.shape, 1), [x])
+
+
+@pytest.mark.parametrize("comparator", [LESS, TOTAL, NOT_GREATER])
+@pytest.mark.parametrize("name", ["f8e5m2", "bf16", "f8e4m3b11fnuz"])
+def test_elements_are_compared_in_the_type_of_the_comparator(name, comparator):
+    """Elements that are equal there keep their order; too large ones are infinite or NaN there."""
+    rng = np.random.default_rng(3)
+    for length in (6, 60, 1027):
+        x = rng.uniform(1, 1.3, (3, length)).astype(np.float32)
+        if comparator == TOTAL:
+            x[:, 1], x[:, 3] = 3e38, np.nan
+        text = sort_text(("f32",), comparator, x.shape, 1)
+        check(text.replace("f32[] parameter", f"{name}[] parameter"), [x])

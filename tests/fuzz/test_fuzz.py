@@ -298,6 +298,11 @@ ENTRY e { x = f32[2000] parameter(0)
     heard = case.wanted[1]
     for number in (np.nan, np.inf):
         assert not judge.differs(case, ([np.array(number, np.float32)], heard))
+    for length in (2000, 200):
+        zero = text.replace("inf", "-0").replace("2000", str(length))
+        case = case_from(zero, np.full(length, 2, np.float32))
+        for number in (np.nan, -0.0):
+            assert not judge.differs(case, ([np.array(number, np.float32)], heard))
     plain = case_from(text.replace("inf", "1"), np.full(2000, 0.999, np.float32))
     assert judge.differs(plain, ([np.array(np.nan, np.float32)], heard))
 
@@ -796,6 +801,14 @@ def test_the_type_of_a_comparison_need_not_be_said():
     plain.entry.set_op(plain.entry.root, hlo.Compare(Direction.EQ, CompareType.FLOAT))
     assert not unequal(plain, said)
     assert "type is TOTALORDER" in unequal(plain, total)
+
+
+def test_cases_have_no_type_of_a_comparison_that_texts_leave_out():
+    module = axla.parse("ENTRY e { x = f32[2] parameter(0)\n ROOT c = pred[2] compare(x, x), direction=EQ }")
+    for kind, left in ((CompareType.FLOAT, None), (CompareType.TOTAL_ORDER, CompareType.TOTAL_ORDER)):
+        module.entry.set_op(module.entry.root, hlo.Compare(Direction.EQ, kind))
+        cases._forms(SimpleNamespace(module=module))
+        assert module.entry.root.op.type is left
 
 
 @pytest.mark.parametrize("name", ["devices", "asynchronous"])

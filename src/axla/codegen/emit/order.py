@@ -10,8 +10,8 @@ from axla.codegen.kernel import KernelWriter
 from axla.codegen.value import Value, Values
 from axla.core.dtypes import BY_NAME, S32, DType
 from axla.hlo import Compare, Parameter, Sort
-from axla.ir.graph import Computation
-from axla.ir.typed import op_of
+from axla.ir.graph import Computation, Instruction
+from axla.ir.typed import op_of, shape_of
 from axla.kernels.sort import SortKey, SortPlan, key_dtype
 
 
@@ -29,8 +29,14 @@ class Order:
         if self.ties:
             a, b = b, a
         both = [v for pair in zip(a, b, strict=True) for v in pair]
-        found = self.e.apply(self.computation, both)[0]
+        taken = zip(both, self.computation.parameters, strict=True)
+        found = self.e.apply(self.computation, [_as_parameter(self.e, v, p) for v, p in taken])[0]
         return self.e.values.unary("not", found).ssa if self.ties else found.ssa
+
+
+def _as_parameter(e: Elements, value: Value, parameter: Instruction) -> Value:
+    """An element in the type by which the comparator compares it, which may be another float type."""
+    return e.values.convert(value, shape_of(parameter).dtype)
 
 
 def key_bits(e: Elements, comparator: Computation, key: SortKey, element: Sequence[Value]) -> Value:
@@ -39,7 +45,7 @@ def key_bits(e: Elements, comparator: Computation, key: SortKey, element: Sequen
     for parameter in comparator.parameters:
         number = op_of(parameter, Parameter).parameter_number
         if number % 2 == key.side:
-            inner.bind(parameter, element[number // 2])
+            inner.bind(parameter, _as_parameter(e, element[number // 2], parameter))
     value = inner(comparator.root.operands[0], ())
     return ordered_bits(e.values, value, total_order=key.total_order, descending=key.descending)
 

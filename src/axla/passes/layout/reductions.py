@@ -52,19 +52,17 @@ def cut(reduce: Instruction) -> Instruction:
     op = op_of(reduce, Reduce)
     value, init = reduce.operands
     shape = shape_of(value)
-    reduced = set(op.dimensions)
     wide = [d for d in range(shape.rank) if shape.dims[d] != 1]
     run: list[int] = []
     for d in reversed(wide):
-        if d in reduced:
-            run.append(d)
+        if d in op.dimensions:
+            run.insert(0, d)
         elif run:
             break
-    first = sorted(run)
-    left = [d for d in sorted(reduced) if d not in run]
+    left = [d for d in sorted(op.dimensions) if d not in run]
     computation = reduce.computation
-    inner = computation.add(Reduce(tuple(first), op.to_apply), [value, init])
-    return computation.add(Reduce(renumbered(left, first), op.to_apply), [inner, init])
+    inner = computation.add(Reduce(tuple(run), op.to_apply), [value, init])
+    return computation.add(Reduce(renumbered(left, run), op.to_apply), [inner, init])
 
 
 def transposed(reduce: Instruction) -> Instruction:
