@@ -214,7 +214,9 @@ def run(packed: Any, inputs: Sequence[bytes], fill: int) -> list[bytes]:
 
 
 def attempt(case: Case, backend: str, reference: str, compiled: Callable[[], None]) -> tuple[str, str]:
-    """Reads a text, and compiles and runs it for both targets, which must give the same bits."""
+    """Reads the text of a case, and compiles and runs it for the host and for one-lane, which must give the
+    same bits. `compiled` is called between the two. Returns (kind of outcome, detail).
+    """
     from axla.codegen.host import host_target, one_lane_target
     from axla.cpu.compiler import compile_text
 

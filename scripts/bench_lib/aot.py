@@ -190,7 +190,9 @@ def _pointers(arrays: Sequence[np.ndarray]) -> Any:
 
 
 def _called(loop: Any, *places: int) -> Callable[[int], None]:
-    """Returns a function that makes `count` runs in C, and raises AssertionError if one fails."""
+    """Returns a function that makes `count` runs by the C function `loop`, whose arguments are `count` and
+    the addresses `places`. It raises AssertionError if a run fails.
+    """
     loop.restype, loop.argtypes = c.c_int32, [c.c_int64, *[c.c_void_p] * len(places)]
 
     def call(count: int) -> None:

@@ -107,8 +107,8 @@ class Peers:
     python: Path
 
     def tfcompile(self, program: StableHlo) -> tuple[int, int]:
-        """Compiles a program by tfcompile; returns its size. Code is in one object; constants and metadata
-        are in two others.
+        """Compiles a program by tfcompile; returns its size. The first number is that of the object with the
+        code; the second one includes two other objects, with constants and metadata.
         """
         with tempfile.TemporaryDirectory(prefix="axla-bench-") as name:
             folder = Path(name)

@@ -38,7 +38,7 @@ class RegisterLoop:
 
 
 def _fori(step: Callable[..., Any]) -> Callable[..., Any]:
-    """A loop whose trip count is an argument."""
+    """Returns a function (trips, *state) that applies `step` to the state `trips` times, in a loop of XLA."""
 
     def run(trips: Any, *state: Any) -> Any:
         return lax.fori_loop(0, trips, lambda i, s: step(*s), state)

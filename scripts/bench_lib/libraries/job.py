@@ -68,6 +68,8 @@ def normal(*shapes: tuple[int, ...], dtype: Any = np.float32) -> Callable[[], Ar
 
 
 def with_indices(high: int, count: int, *shapes: tuple[int, ...]) -> Callable[[], Arrays]:
-    """Returns a function that makes such arrays, followed by an array of `count` indices below `high`."""
+    """Returns a function that makes arrays of normally distributed numbers with these shapes, followed by an
+    array of `count` indices below `high`.
+    """
     found = np.random.default_rng(9).integers(0, high, count).astype(np.int32)
     return lambda: (*normal(*shapes)(), found)
