@@ -215,7 +215,7 @@ def run(packed: Any, inputs: Sequence[bytes], fill: int) -> list[bytes]:
 
 def attempt(case: Case, backend: str, reference: str, compiled: Callable[[], None]) -> tuple[str, str]:
     """Reads the text of a case, and compiles and runs it for the host and for one-lane, which must give the
-    same bits. `compiled` is called between the two. Returns (kind of outcome, detail).
+    same bits. `compiled` is called when both are compiled. Returns (kind of outcome, detail).
     """
     from axla.codegen.host import host_target, one_lane_target
     from axla.cpu.compiler import compile_text

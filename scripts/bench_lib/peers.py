@@ -1,4 +1,4 @@
-"""The two compilers: each makes a function without arguments of a program, which runs it to the end."""
+"""The two compilers: each turns a program into a function without arguments that runs it to the end."""
 
 from __future__ import annotations
 
