@@ -287,8 +287,8 @@ class Values:
         return x.ssa
 
     def stored(self, x: Value) -> Value:
-        """The value as memory gives it back after a store: in a type with a single NaN, a NaN has the sign
-        bit of that one.
+        """The value that a load returns after a store of `x`: where a type has a single NaN, all NaNs get the
+        sign of that NaN's bits.
         """
         return self._from_memory(x.dtype, self._to_memory(x)) if x.dtype.bits == 8 and x.dtype.is_float else x
 

@@ -91,8 +91,8 @@ def _element(
 ) -> tuple[Value | bool, AnyIndex]:
     """(whether the operand has an element at a position of the window, the index of the element) along
     dimension `d`, in which the operand has `size` elements. `place` is the window position, `position` the
-    number of the element in the window. `places` is the number of window positions; if it is None, the
-    operand has all elements of the window.
+    number of the element in the window. `places` is the number of window positions; if it is None, the window
+    is known to be inside the array, and edges are not tested.
     """
     window = op.window
     step, low, base = window.window_dilation[d], window.low[d], window.base_dilation[d]

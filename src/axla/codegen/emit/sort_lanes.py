@@ -177,8 +177,8 @@ def _sorted_pairs(count: int) -> list[tuple[int, int]]:
 
 
 def _halving_pairs(count: int) -> list[tuple[int, int]]:
-    """The pairs of positions, among `count` positions, that are count / 2 apart, then those that are count /
-    4 apart, and so on.
+    """The pairs of positions, among `count` positions, that are half of `count` apart, then those that are a
+    quarter of `count` apart, and so on.
     """
     found, distance = [], count // 2
     while distance:
