@@ -115,7 +115,9 @@ class _Branches:
         return plain(node.inputs[1], self.nodes) if node is not None and node.kind == "Switch" else None
 
     def enter(self, node: Node) -> None:
-        """Determines the state of a node, and the number of nested Merges before it."""
+        """Determines the state of a node, and its depth: the largest number of Merges that become an If on a
+        path to the node. A ControlTrigger after nodes in a branch counts like such a Merge.
+        """
         sources = [name for name in node.sources if name in self.states]
         depth = max((self.depths[name] for name in sources), default=0)
         if node.op == "ControlTrigger":

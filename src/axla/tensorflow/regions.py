@@ -47,8 +47,9 @@ class Inputs:
         return ops.Tuple(scope.builder, _leaves(self.all()))
 
     def entered(self, scope: Scope, inner: Scope, kept: Iterable[bool]) -> list[GraphValue]:
-        """The values inside a region, taken from its tuple parameter; `kept`: for each array, whether it has
-        the same value outside, so that a constant may replace it. Fills the state of `inner`.
+        """The values inside a region, taken from its tuple parameter; `kept` says, for each array, whether it
+        has the same value outside, so that a constant may replace it. Sets the contents of resources in
+        `inner`, the scope of the region.
         """
         outside = _leaves(self.all())
         shape = TupleShape(tuple(leaf.shape for leaf in outside))
@@ -255,7 +256,9 @@ def _test(scope: Scope, condition: Graph, inputs: Inputs, kept: Sequence[bool]) 
 def _trips(
     scope: Scope, inputs: Inputs, test: XlaOp, outputs: Sequence[GraphValue]
 ) -> tuple[int | None, bool]:
-    """The largest possible number of iterations of a loop, or None, and whether it is always reached."""
+    """The largest number of iterations that a loop can have, None if there is no limit; and whether it always
+    has this number. `test` is the result of the condition, `outputs` those of an iteration.
+    """
     starts: list[int | None] = []
     ends: list[Instruction | None] = []
     for value, output in zip(inputs.all(), outputs, strict=True):

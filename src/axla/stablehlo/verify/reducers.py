@@ -90,9 +90,10 @@ class WindowFacts:
 
 
 def windows(s: Subject, labels: str, sizes: Sizes, names: tuple[str, ...]) -> list[WindowFacts]:
-    """Makes the windows of the sizes `sizes` from attributes, and checks those. `names` are the attributes
-    for strides and both dilations. `labels` are those of the rules for sizes, padding and reversal, then for
-    each attribute in `names` those for its number of elements and for their values.
+    """Makes the windows of the sizes `sizes` from attributes, and checks the attributes. `names` are those
+    for strides, base dilation and window dilation; fewer if the operation has fewer. `labels` has the labels
+    of the rules: for sizes, padding and reversal; then, for each of `names`, for the number of its elements
+    and for their values.
     """
     count = len(sizes)
     empty, pairs_rule, reversal_rule, *rules = labels.split()

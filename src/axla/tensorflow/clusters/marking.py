@@ -276,7 +276,9 @@ class _Lives:
         return predicate
 
     def left(self, frame: Frame, predicate: Conditions) -> Conditions:
-        """The condition after a loop: the same as before it, since every loop ends once."""
+        """The condition under which a value exists after the loop `frame`, if it is `predicate` inside. As
+        every loop ends once, it is the condition before the loop; `predicate` itself if that cannot be shown.
+        """
         entered = next(iter(self.entered.get(frame, ())), frozenset())
         rest = predicate - entered - {frame}
         known = frame in predicate and len(rest) == len(self.entered[frame]) == 1

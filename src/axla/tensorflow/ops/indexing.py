@@ -50,7 +50,7 @@ def places_of(indices: XlaOp) -> XlaOp:
 
 def take(value: XlaOp, indices: XlaOp, axis: int, batch: int = 0) -> XlaOp:
     """The slices of an array at `indices` along an axis; the dimensions of the indices replace the axis. The
-    first `batch` dimensions are batch dimensions of both arrays.
+    first `batch` dimensions of both `value` and `indices` are batch dimensions.
     """
     rank, extra = len(value.dims), len(indices.dims) - batch
     kept = [d for d in range(rank) if d != axis and d >= batch]
@@ -130,7 +130,9 @@ def _reverse_sequence(call: OpCall, value: XlaOp, lengths: XlaOp) -> XlaOp:
 
 
 def combined(dtype: DType, kind: str) -> object:
-    """The computation that combines an element with an update: Add, Sub, Mul, Div, Max, Min or Update."""
+    """The computation that combines an element with an update, of the kind Add, Sub, Mul, Div, Max, Min or
+    Update, which returns the update.
+    """
     if kind == "Update":
         builder = XlaBuilder("update")
         _, new = (builder.parameter(k, Shape(dtype), "xy"[k]) for k in range(2))

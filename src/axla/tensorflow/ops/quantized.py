@@ -73,8 +73,8 @@ def _steps(call: OpCall, low: XlaOp, high: XlaOp) -> tuple[XlaOp, XlaOp, XlaOp]:
 
 
 def _limits(call: OpCall, x: XlaOp, given: Sequence[XlaOp]) -> Sequence[XlaOp]:
-    """The limits of a range: attributes, operands that are scalars, or vectors with a limit for each channel,
-    which are in the last dimension.
+    """The lower and the upper limit of a range: attributes, or the operands `given`, which are scalars or,
+    for operations per channel, vectors with a number for each index of the last dimension of `x`.
     """
     if not given:
         if not call["min"] < call["max"]:
