@@ -40,8 +40,8 @@ from axla.stablehlo.types import element_of
 @dataclass(frozen=True, slots=True)
 class Conversion:
     """Converts one kind of attribute. `read(said, name, source)` returns the value of the op's field for the
-    attribute `name` of `said`, and rejects an attribute of another kind. `make(value, inst)` returns the
-    attribute for the value of a field, None to leave it out.
+    attribute `name` of `said`, and rejects an attribute of another kind; `source` is the program that has the
+    attribute. `make(value, inst)` returns the attribute for the value of a field, None to leave it out.
     """
 
     read: Callable[[attr.Said, str, mlir.Source], Any]

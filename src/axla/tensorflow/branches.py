@@ -262,8 +262,10 @@ class _Branches:
         self, source: Output, group: _Group, inside: Mapping[str, Node], inner: dict[str, Node],
         captured: dict[Output, Node],
     ) -> Output:  # fmt: skip
-        """The output that replaces `source`, the input of a node inside a branch. A Switch with the predicate
-        of the branch is replaced by its own input; any other Switch is copied into the branch.
+        """The output that replaces `source`, the input of a node in a branch of `group`. A Switch with the
+        predicate of the branch is replaced by its own input; any other Switch is copied into `inner`, the
+        nodes of the branch's function. An output from outside is replaced by an argument node, which
+        `captured` collects.
         """
         name, predicate = source.node, self.predicate(source.node)
         if predicate == group.predicate:

@@ -241,7 +241,9 @@ def _counted(scope: Scope, before: XlaOp, first: XlaOp, last: XlaOp, trips: int)
 
 
 def _test(scope: Scope, condition: Graph, inputs: Inputs, kept: Sequence[bool]) -> tuple[Scope, XlaOp]:
-    """Builds the condition of a loop; returns its scope and its result, a scalar pred."""
+    """Builds the condition of a loop; returns its scope and its result, a scalar pred. `kept` says which of
+    the values are the same in all iterations.
+    """
     tester = scope.inner(condition.name)
     results = tester.call(condition, inputs.entered(scope, tester, _flags(inputs, kept)))
     if len(results) != 1 or not isinstance(results[0], XlaOp):
@@ -278,8 +280,8 @@ def _flags(inputs: Inputs, kept: Sequence[bool]) -> list[bool]:
 def _body(
     scope: Scope, body: Graph, inputs: Inputs, kept: Sequence[bool]
 ) -> tuple[Scope, list[GraphValue], list[GraphValue]]:
-    """Builds one iteration of a loop; returns its scope, its inputs and its results, both with contents of
-    resources.
+    """Builds one iteration of a loop; returns its scope, its inputs and its results. Inputs and results are
+    followed by the contents of resources. `kept` says which of the values are the same in all iterations.
     """
     region = scope.inner(body.name)
     values = inputs.entered(scope, region, _flags(inputs, kept))

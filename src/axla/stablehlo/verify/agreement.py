@@ -99,7 +99,7 @@ def _regions(subject: Subject, declaration: Record) -> None:
 # ---- Rules
 
 Relation = Callable[[Subject, str, list[Facts] | None], None]
-"""A check of values under a label; None stands for all operands and results."""
+"""Checks values, by default all operands and results; the text is the label of the rule."""
 Fit = Callable[[Facts, Facts], bool]
 
 

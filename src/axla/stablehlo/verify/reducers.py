@@ -18,9 +18,10 @@ def check_reducer(
     s: Subject, rule: str, region: int, inputs: Sequence[Facts], initial: Sequence[Facts],
     allowed: Sizes = (), scalars: bool = False,
 ) -> None:  # fmt: skip
-    """Checks a region that takes 2N values and returns N, whose types are promoted from those of the inputs
-    and initial values, or with `scalars` from scalars of their elements. `allowed` has the sizes that
-    parameters may have, in order.
+    """Checks that region number `region` takes 2N values and returns N. Result i has the type of parameters i
+    and N + i. Elements of input i and of initial value i must promote to its elements. It has the shape of
+    initial value i, or is a scalar with `scalars`. The sizes of parameters must occur in `allowed`, in this
+    order.
     """
     count = len(inputs)
     parameters, returned = s.parameters(region), s.returned(region)

@@ -161,8 +161,9 @@ class Subject:
     # ---- Inferred types
 
     def follows(self, rules: str, extents: Sizes | None, element: Any = None, index: int = 0) -> None:
-        """Checks that a result has these sizes, where a Bounded is a `?` with a bound, and this element type
-        if given. `rules` is the label for both, or one for sizes and one for the element type.
+        """Checks that result number `index` has the sizes `extents`, where a Bounded is a `?` with a bound,
+        and the element type `element` if that is given. `rules` is the label for both checks, or a label for
+        the sizes and one for the element type.
         """
         written = self.results[index]
         element = written.element if element is None else element

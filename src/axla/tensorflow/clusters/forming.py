@@ -80,7 +80,7 @@ def _is_worth(group: Collection[str], graph: Graph, marks: Mapping[str, Mark], m
 
 
 def _joined(graph: Graph, marks: Mapping[str, Mark], free: Collection[str]) -> Iterable[list[str]]:
-    """Groups of nodes that can run together, without free constants."""
+    """Groups of nodes that can run together, without the constants in `free`."""
     keys = {name: (*_where(mark), mark.group) for name, mark in marks.items() if not mark.reason}
     before = _before(graph, marks, free)
     try:
@@ -163,8 +163,8 @@ class _Groups:
         return name
 
     def nearest(self, name: str, groups: Collection[str]) -> list[str]:
-        """Those of `groups` to which no longer path leads from the node `name`. All of `groups` are directly
-        after the node.
+        """Those of `groups` to which no path of several edges leads from the node `name`. All of `groups` are
+        directly after the node.
         """
         ahead = self.ahead[name]
         low = min(self.heights[group] for group in groups)

@@ -326,7 +326,9 @@ class Rewriter:
     # Functions.
 
     def _calling(self, node: Node, proto: Proto, part: RunPart) -> tuple[Proto, list[str]]:
-        """A node that calls rewritten functions instead of its own, and their names."""
+        """The node `proto`, with calls of rewritten functions instead of its own ones, and the names of the
+        functions that it then calls.
+        """
         called = called_by(node.attributes) if node.op in _CALLS else []
         names = {each.name: self._other(each, part) for each in called}
         return {**proto, "attr": _renamed(proto.get("attr", []), names)}, [*names.values()]

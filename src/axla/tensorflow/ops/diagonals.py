@@ -89,8 +89,8 @@ class Band:
 
 
 def _band(call: OpCall, k: XlaOp | None, rows: int, columns: int) -> Band:
-    """The band of diagonals that the operand `k` selects, by default the main diagonal. Checks it against the
-    size of the matrices.
+    """The band of diagonals that the operand `k` selects, by default the main diagonal. Raises VerifyError if
+    the band is not in matrices of `rows` rows and `columns` columns.
     """
     numbers = call.integers(k, "k") if k is not None else (0,)
     if len(numbers) not in (1, 2) or numbers[0] > numbers[-1]:

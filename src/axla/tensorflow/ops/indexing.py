@@ -142,7 +142,9 @@ def combined(dtype: DType, kind: str) -> object:
 
 
 def scattered(target: XlaOp, indices: XlaOp, updates: XlaOp, kind: str) -> XlaOp:
-    """An array with updates applied at the positions in the rows of `indices`."""
+    """An array with updates of the kind `kind`, such as Add, applied at the positions in the rows of
+    `indices`.
+    """
     if 0 in target.dims or 0 in updates.dims:
         return target
     depth, outer = indices.dims[-1], len(indices.dims) - 1
