@@ -64,6 +64,7 @@ def build(
     allow_libgcc: bool = False,
 ) -> CompiledLibrary:  # fmt: skip
     """Compiles the functions `sources` to a library for a target; their modules are not changed.
+
     Raises InvalidArgument for duplicate names and names that are not identifiers, VerifyError for an invalid
     module, and UnsupportedError with op and target for an op that an object cannot contain.
     """

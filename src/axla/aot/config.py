@@ -46,8 +46,8 @@ _MESSAGES, _ = schema.read("tfcompile.txt")
 
 @dataclass(frozen=True, slots=True)
 class ConfigEntry:
-    """A feed, fetch or variable, which is its `kind`: output number `output` of the node `node`, and the
-    properties that the configuration declares; a name of "", dims or a dtype of None are not declared.
+    """A feed, fetch or variable (its `kind`) of a configuration: output number `output` of the node `node`.
+    `name`, `dims` and `dtype` are declared properties; "" or None if they are not declared.
     """
 
     kind: str

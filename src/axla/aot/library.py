@@ -108,6 +108,7 @@ class Tensor:
 @dataclass(frozen=True, slots=True)
 class CompiledLibrary:
     """Functions compiled for one target into one object, with their common constants.
+
     `batches`: for functions that differ only in a number of rows, pairs of this number and the function's
     index in `functions`.
     """

@@ -31,6 +31,7 @@ _SYSTEMS = (
 def machine(name: str, cpu: str | None = None, features: Sequence[str] = ()) -> CpuTarget:
     """The target for the name `name`, with the LLVM CPU `cpu` (None: the target's own), and with LLVM
     features added or removed.
+
     Raises InvalidArgument, with similar names, for an unknown name.
     """
     if not isinstance(name, str):

@@ -80,6 +80,7 @@ def compile_object(
     """Compiles verified modules (which are changed) to one object for a target. `modules` has each module by
     its symbol; the symbol of a single module is the prefix. The object exports only `{symbol}_run` and
     `{symbol}_run_frame` of each.
+
     `allow_libgcc` allows f64 arithmetic where the machine lacks it. It is axla's own code, not libgcc's, but
     users know the restriction by that name.
     """

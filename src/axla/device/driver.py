@@ -69,6 +69,7 @@ def looked(f: GlueFunction, flag: Ssa, tries: Ssa, look: Callable[[], None], sto
 class Pool:
     """Free memory of a device, by size. Memory may be given back while queued work still uses it: the queue
     runs in order, so that the work of the next owner begins later.
+
     It takes no lock, since the garbage collector may free memory at any point.
     """
 
