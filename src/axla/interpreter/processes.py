@@ -54,7 +54,7 @@ class Process:
 
     def wait(self, key: Hashable, where: str) -> None:
         """Lets other processes run until one calls `ParticipantProcesses.wake` with the key. `where`
-        describes the wait for messages.
+        describes the wait in error messages.
         """
         self.waits = where
         self.grid.parked.setdefault(key, []).append(self)

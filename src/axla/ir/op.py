@@ -119,7 +119,7 @@ def is_own(op: type[Op]) -> bool:
 
 
 def package_of(op: type) -> str:
-    """The name of the package that declares an op or a kernel kind: `axla` for its own."""
+    """The name of the package that declares an op or a kernel kind: `axla` for those of axla itself."""
     return op.__module__.partition(".")[0]
 
 

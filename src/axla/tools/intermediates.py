@@ -118,7 +118,7 @@ class _Search:
 
 
 def with_results(module: Module, names: Sequence[str]) -> Module:
-    """A copy of a module whose results are the values of these instructions of the entry."""
+    """A copy of a module whose results are the values of the entry's instructions `names`."""
     work = clone_module(module)
     work.file = module.file
     named = {inst.name: inst for inst in work.entry.instructions}

@@ -9,8 +9,8 @@ from axla.ir.verify.graph import predecessors
 
 
 def _same_array(wanted: AnyShape, found: AnyShape) -> bool:
-    """Whether two shapes agree, up to layout. After layout normalization, `found` has the dimensions of
-    `wanted` in memory order.
+    """Whether two shapes agree, up to layout. They also agree if `found` has the dimensions of `wanted` in
+    memory order, as after layout normalization.
     """
     if wanted.logical is found.logical:
         return True
