@@ -409,7 +409,7 @@ class Interpreter:
 
 
 def _is_small(shape: AnyShape) -> bool:
-    """Whether a value is so small that it can be kept until its computation ends."""
+    """Whether a value of this shape is so small that it can be kept until its computation ends."""
     return isinstance(shape, Shape) and shape.byte_size <= SMALL
 
 

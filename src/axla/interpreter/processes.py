@@ -209,5 +209,5 @@ class ParticipantProcesses:
         self.ready.extend(self.parked.pop(key, ()))
 
     def names(self, numbers: Iterable[int]) -> str:
-        """The names of processes, for messages."""
+        """The names of the processes with these numbers, for messages."""
         return " and ".join(f"({self.processes[n]})" for n in numbers)

@@ -54,7 +54,9 @@ _MIRRORED = {
 
 
 class CompareType(enum.StrEnum):
-    """The order in which `compare` orders its operands. The default depends on their element type."""
+    """The order in which `compare` orders its operands. The default depends on the element type of the
+    operands.
+    """
 
     FLOAT = "FLOAT"
     TOTAL_ORDER = "TOTALORDER"

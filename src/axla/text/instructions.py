@@ -326,8 +326,8 @@ class InstructionCursor(ShapeCursor):
     # Attributes.
 
     def attributes(self, schema: Schema, fields: dict[str, Any], opcode: str) -> Extra:
-        """Reads all `, name=value`: attributes of the op into `fields`, those of every instruction into the
-        result.
+        """Reads all `, name=value`. Writes the attributes of the op to `fields`, and returns the attributes
+        that every instruction may have.
         """
         common: dict[str, Any] = {}
         more: dict[str, str] = {}

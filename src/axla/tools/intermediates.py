@@ -85,7 +85,9 @@ class _Search:
         return ""
 
     def inside(self, module: Module, inst: Instruction, inputs: Sequence[np.ndarray]) -> str:
-        """Text about the first difference inside the computations of an instruction whose value differs."""
+        """Text about the first difference inside the computations of `inst`, whose value differs. `inputs`
+        are the inputs of the module.
+        """
         op = inst.op
         if not isinstance(op, While | Conditional | Call | Fusion):
             return ""

@@ -132,7 +132,9 @@ class _Snapshot(Limit):
 
 
 def text_before_required(text: str, question: Question) -> str:
-    """The text of the module after the passes that a question allows; required passes are left to run."""
+    """The text of the module `text` after the optional passes that the question allows, before the required
+    passes run.
+    """
     from axla.lowering.pipeline import optimize
 
     backend, options = backend_of(question.backend), CompileOptions()

@@ -56,8 +56,8 @@ def leaf(shape: AnyShape, index: tuple[int, ...]) -> AnyShape | None:
 
 
 def verify_aliases(module: Module) -> None:
-    """Checks aliases of results and parameters, and donated parameters: they exist, have the same size, and
-    occur once.
+    """Checks the aliases of results and parameters, and the donated parameters: all leaves exist, aliased
+    leaves have the same size, and no leaf occurs twice.
     """
     entry = module.entry
     outputs: set[tuple[int, ...]] = set()

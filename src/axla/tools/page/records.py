@@ -1,6 +1,6 @@
 """Modules as data for a page: a table of records, and states, which are lists of records. A record describes
-an instruction in a state. An instruction keeps its id while passes run: an id that the previous state does
-not have was added, an id with another record was changed.
+an instruction in a state. An instruction keeps its id while passes run. So an id that the previous state does
+not have is that of an added instruction, and an id with another record that of a changed one.
 """
 
 from __future__ import annotations
