@@ -21,7 +21,9 @@ _ALIGNMENT = 64
 def emit_with_constants(
     text: str, target: CpuTarget, symbol: str, constants: bytes, *, level: int = 2
 ) -> bytes:
-    """The object of an LLVM module, with the constants in the space at the symbol `symbol`."""
+    """The object of an LLVM module, with the constants in the space at the symbol `symbol`. `level` is LLVM's
+    optimization level.
+    """
     mark = mark_of(symbol, len(constants))
     if target.form.format != "elf":
         return CHILD.emit_filled(text, target, mark, constants, level=level)
@@ -29,7 +31,9 @@ def emit_with_constants(
 
 
 def _grown(image: bytes, mark: bytes, constants: bytes) -> bytes:
-    """An ELF object in which the section that begins with the mark, and its symbol, contain the constants."""
+    """The ELF object `image`, changed so that the section that begins with `mark`, and the symbol of this
+    section, contain the constants.
+    """
     elf = Elf(image)
     at = image.find(mark)
     found = [k for k, section in enumerate(elf.sections) if section.offset == at and section.size == SPACE]

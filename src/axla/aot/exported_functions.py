@@ -48,8 +48,8 @@ def add_frame(module: LlvmModule) -> None:
 def add_exported_functions(
     module: LlvmModule, symbol: str, entry: str, interface: Interface, constants: str | None
 ) -> None:
-    """Adds `{symbol}_run` and `{symbol}_run_frame` of a program. `constants`: the symbol of the constants
-    segment; None if the caller passes its address.
+    """Adds `{symbol}_run` and `{symbol}_run_frame` of a program, whose entry function is `entry`.
+    `constants`: the symbol of the constants segment; None if the caller passes its address.
     """
     _run(module, symbol, constants is None)
     _run_frame(module, symbol, entry, interface, constants)
@@ -95,8 +95,8 @@ def _run_frame(
 
 
 def _result_table(f: LlvmFunction, arguments: Ssa, public: Ssa, interface: Interface) -> Ssa:
-    """A table of pointers to all results: those of the caller, and in between the parameters that results
-    overwrite.
+    """A table of pointers to all results. A result that overwrites a parameter has the pointer of this
+    parameter in the table `arguments`; the others have the caller's pointers in the table `public`, in order.
     """
     width = f.module.pointer_bytes
     parameter = {alias.result: alias.parameter for alias in interface.aliases}
@@ -116,8 +116,8 @@ def mark_of(symbol: str, size: int) -> bytes:
 
 
 def add_constants(module: LlvmModule, symbol: str, size: int, weights: Weights, form: ObjectForm) -> None:
-    """Adds the constants segment as a global: space for it, beginning with a mark, or a declaration of an
-    external symbol.
+    """Adds the constants segment as a global: space for it, beginning with a mark, or, if constants are in
+    another object (Weights.SEPARATE), a declaration of an external symbol.
 
     Constants are never in LLVM text; they are written into the finished object. `externally_initialized`
     keeps LLVM from relying on the zeros.
@@ -130,7 +130,9 @@ def add_constants(module: LlvmModule, symbol: str, size: int, weights: Weights, 
 
 
 def constants_module(symbol: str, size: int, form: ObjectForm) -> str:
-    """The LLVM module of an object that contains only the constants."""
+    """The text of the LLVM module of an object that contains only constants: space for `size` bytes at the
+    symbol `symbol`.
+    """
     return _space(symbol, _own(form), size, form) + "\n"
 
 

@@ -66,14 +66,14 @@ def _recorded(recording: Recording, byte_order: str) -> bytes:
 
 
 def _memory(function: LibraryFunction) -> int:
-    """The bytes of everything that a call needs, with space to align each array to a cache line."""
+    """The number of bytes of everything that a call needs, with space to align each array to a cache line."""
     sizes = [value.bytes for value in (*function.arguments, *function.results)]
     return sum(aligned(size + ALIGNMENT) for size in (*sizes, function.workspace_bytes))
 
 
 def _head(template: str, library: CompiledLibrary) -> list[str]:
-    """The beginning of the test and the benchmark: includes, weights, and the memory that functions use in
-    turn.
+    """The beginning of the test or the benchmark: the text `template`, the weights, and the memory that the
+    functions use in turn.
     """
     total = max(map(_memory, library.functions))
     start = fill("aot/arena_static.c")
@@ -95,7 +95,9 @@ def _arrays(function: LibraryFunction, *kinds: str) -> Iterator[tuple[LibraryVal
 
 
 def _value_pointers(function: LibraryFunction, *, least: bool = False) -> list[str]:
-    """Memory for each value, in whole cache lines or with the required minimal alignment `least`."""
+    """Statements that take memory for each argument and result, aligned to a cache line; with `least`,
+    aligned only as far as the elements require.
+    """
     lines = []
     for value, name, macro in _arrays(function, "arg", "result"):
         element, role = c_type(value.dtype), "v" if value.role is Role.VARIABLE else name[0]
@@ -215,7 +217,9 @@ def _print(function: LibraryFunction, value: LibraryValue, name: str) -> list[st
 def _main(
     library: CompiledLibrary, calls: Sequence[str], *, begin: Sequence[str] = (), argv: bool = False
 ) -> str:
-    """The text of the function main: it loads files and makes the calls; its status is 0 if all succeeded."""
+    """The text of the function main: it loads files, executes the statements `begin` and makes the calls; its
+    status is 0 if all succeeded. `argv` is whether it has the arguments of the command line.
+    """
     lines = ["int main(int argc, char **argv) {" if argv else "int main(void) {", "  int bad = 0;"]
     if library.takes_weights:
         lines.append("  if (!load_weights()) return 2;")
@@ -259,7 +263,9 @@ def _test(library: CompiledLibrary, recordings: Sequence[Recording], data: bytes
 def _recorded_test(
     function: LibraryFunction, library: CompiledLibrary, recording: Recording, tables: dict[DType, str]
 ) -> str:
-    """A call with recorded arguments, and the comparison of each result."""
+    """The C text of a call with recorded arguments, and of the comparison of each result. `tables`: as in
+    `_compared`.
+    """
     arrays, found = _arrays(function, "result", "arg"), (*recording.results, *recording.variables)
     checks = [
         f"  bad |= {_compared(value, array, name, recording.exact, tables)}"
@@ -293,7 +299,9 @@ def _of_test(function: LibraryFunction, library: CompiledLibrary) -> dict[str, s
 def _compared(
     value: LibraryValue, array: np.ndarray, name: str, exact: bool, tables: dict[DType, str]
 ) -> str:
-    """The call that compares an array with the recorded one."""
+    """The C call that compares the array `name` with the recorded one, for equal bits if `exact`, else within
+    tolerances. Adds to `tables` a letter for each 8-bit float type that needs a table of its values.
+    """
     dtype, count = value.dtype.real, value.count * (2 if value.dtype.is_complex else 1)
     relative = absolute = 0.0
     letter = _KINDS.get(dtype.name, "")
@@ -316,7 +324,9 @@ def _scale(array: np.ndarray) -> float:
 
 
 def _float_table(dtype: DType, letter: str) -> str:
-    """A C table of the values of an 8-bit float type, by its byte, as f32 bits."""
+    """A C table `values_LETTER` of all values of an 8-bit float type, as the bits of f32. Its index is the
+    byte of the value.
+    """
     every = np.arange(1 << dtype.bits, dtype=np.uint8).view(dtype.numpy).astype(np.float32).view(np.uint32)
     rows = [every[k : k + 8] for k in range(0, len(every), 8)]
     lines = [", ".join(f"0x{word:08X}u" for word in row) + "," for row in rows]

@@ -146,7 +146,9 @@ class EntryWriter(ValuePlaces):
                 self.run_phase(phase, args, kernel.polls)
 
     def run_phase(self, phase: Phase, args: Ssa, may_stop: bool) -> None:
-        """Writes the call of one phase: directly, or through the `parallel_for` of the frame."""
+        """Writes the call of one phase: directly, or through the `parallel_for` of the frame. `args` is the
+        table of pointers for the kernel; `may_stop` is whether the kernel can return an error code.
+        """
         f = self.f
         frame = f.params["frame"]
         if not phase.parallel:
@@ -158,7 +160,9 @@ class EntryWriter(ValuePlaces):
         self.parallel_for(f.glob(phase.symbol), args, phase.count, phase.grain)
 
     def parallel_for(self, kernel: Ssa, args: Ssa, count: int, grain: int) -> None:
-        """Writes a call of the frame's `parallel_for`; an error code of it is returned from the function."""
+        """Writes a call of the frame's `parallel_for`. If the call returns an error code, the entry function
+        returns this code.
+        """
         f = self.f
         ranges = f.const("i64", count), f.const("i64", grain)
         frame = f.params["frame"]

@@ -50,7 +50,8 @@ class TimedEntry(EntryWriter):
 
     def steps(self, steps: Sequence[Step]) -> None:
         """Writes the steps. After each step that contains a kernel, custom call or transfer, it writes a
-        reading of the clock for the step's counters (`lap`). Steps within a step without any are not timed.
+        reading of the clock for the step's counters (`lap`). Steps inside a step that contains none of these
+        are not timed.
         """
         for step in steps:
             timed = self.timed
@@ -62,14 +63,16 @@ class TimedEntry(EntryWriter):
                 self.lap(number)
 
     def lap(self, row: int) -> None:
-        """Writes a reading of the clock that adds the time since the last reading to a row."""
+        """Writes a reading of the clock that adds the time since the last reading to the counters of row
+        number `row`.
+        """
         f = self.f
         f.call("void", "axla_lap", f.params["frame"], self.state, f.const("i64", 2 * row))
 
 
 def timed_program(module: HloModule, target: Target) -> tuple[Packed, list[Row]]:
-    """Compiles a module, which is changed, with clocks. Returns the program and its rows, in the order of the
-    counters.
+    """Compiles a module, which is changed, to a program that measures its steps. Returns the program, and the
+    profile rows of the measured steps, in the order of the counters.
     """
     rows: list[Row] = []
 

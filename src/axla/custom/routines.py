@@ -137,7 +137,9 @@ class _Builder:
             self.fail(f"{what} has more than {_LARGEST} rows or columns, the limit of LAPACK")
 
     def letters(self, name: str, wanted: str) -> str:
-        """The value of an attribute that is a character. JAX writes it as the character's code."""
+        """The value of the attribute `name`, which must be one of the characters in `wanted`. JAX writes it
+        as the character's code.
+        """
         value = self.attributes.get(name)
         found = chr(value) if isinstance(value, np.integer) and 0 < value < 128 else ""
         if not found or found not in wanted:
@@ -162,13 +164,17 @@ class _Builder:
         return LeafAddress(RESULT, number, stride=prod(dims) * dtype.itemsize)
 
     def over(self, operand: int, number: int, dtype: DType, *dims: int) -> LeafAddress:
-        """The address of a result that is first set to a copy of an operand."""
+        """The address of result `number`, which is first set to a copy of an operand. `dtype` and `dims` are
+        the element type and the sizes that both must have in each matrix of the batch.
+        """
         self.operand(operand, dtype, *dims)
         self.copies.append((operand, number))
         return self.result(number, dtype, *dims)
 
     def cleared(self, number: int, dtype: DType, *dims: int) -> LeafAddress:
-        """The address of a result that is first set to zero, as the routine may leave it undefined."""
+        """The address of result `number`, which is first set to zero, as the routine may leave it undefined.
+        `dtype` and `dims` are the element type and the sizes that it must have in each matrix of the batch.
+        """
         self.zeroed.append(number)
         return self.result(number, dtype, *dims)
 
@@ -188,7 +194,9 @@ class _Builder:
         return self.stored(struct.pack("<i", value))
 
     def leading(self, rows: int) -> LeafAddress:
-        """A leading dimension. LAPACK requires it to be positive."""
+        """The address of a leading dimension, for matrices of `rows` rows. LAPACK requires it to be
+        positive.
+        """
         return self.int(max(rows, 1))
 
     def text(self, letter: str) -> LeafAddress:
@@ -198,8 +206,8 @@ class _Builder:
         return self.text(self.letters(name, wanted))
 
     def reals(self, count: int) -> list[LeafAddress]:
-        """The workspace for real numbers that routines for complex matrices need. It cannot be queried, so
-        its size is given.
+        """The workspace of `count` real numbers that routines for complex matrices need, as a list of one
+        address; an empty list for real matrices. The routine cannot be asked for the size.
         """
         return [self.scratch(count * self.real.itemsize)] if self.dtype.is_complex else []
 

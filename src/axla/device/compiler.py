@@ -56,7 +56,9 @@ def program_for(module: Module, target: Target) -> tuple[Program, bytes]:
 def code_for(
     program: Program, segment: bytes, target: Target, refused: Mapping[str, str] | None = None
 ) -> Compiled:
-    """The code of a program for a device. `refused`: kernels that the host runs, with reasons."""
+    """The code of a program for a device. `segment` has the bytes of its constants. `refused`: kernels that
+    the host runs because the driver cannot build them, with reasons.
+    """
     here = {**reasons(program, target), **(refused or {})}
     host = host_target()
     program, host_bytes = with_transfers(program, here, host)
@@ -77,7 +79,7 @@ def _waits(step: Step) -> bool:
 
 
 def reasons(program: Program, target: Target) -> dict[str, str]:
-    """The kernels that a device cannot run, with the reasons."""
+    """The names of the kernels that a device cannot run, each with the reason."""
     if target.has_double:
         return {}
     why = "it computes with f64, which the device does not have"
@@ -117,7 +119,9 @@ def kernels_code(program: Program, target: Target) -> bytes:
 
 
 def refused_kernels(program: Program, driver: Driver) -> dict[str, str]:
-    """The kernels that cannot be built for a device, each with its compiler's message."""
+    """The names of the kernels that the driver cannot build for its device, each with the compiler's
+    message.
+    """
     found = {}
     for kernel in program.kernels:
         try:
@@ -128,8 +132,8 @@ def refused_kernels(program: Program, driver: Driver) -> dict[str, str]:
 
 
 def text_of(program: Program, target: Target, here: Mapping[str, str], stage: str) -> str:
-    """The text of a program at a stage: "program", "llvm" (host, then device), or the format of its
-    kernels.
+    """The text of a program at a stage: "program", "llvm" (host, then device), or the format of its kernels.
+    `here` has the names of the kernels that the host runs.
     """
     host = host_target()
     program, _ = with_transfers(program, here, host)
@@ -144,7 +148,9 @@ def text_of(program: Program, target: Target, here: Mapping[str, str], stage: st
 
 
 def rows_of(program: Program) -> dict[str, Row]:
-    """The profile row for each kernel function: that of the first step that calls it."""
+    """The profile row for each kernel function: that of the first step that calls it. The bytes and
+    operations of a kernel are in the row of its first function only.
+    """
     kernels = {kernel.name: kernel for kernel in program.kernels}
     found: dict[str, Row] = {}
     for step in all_steps(program):

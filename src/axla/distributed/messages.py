@@ -17,17 +17,20 @@ from axla.program import abi
 PAUSE = 50e-6
 """The seconds between tests of a request, once it takes longer than its transfer should."""
 _SPIN, _RATE = 1e-3, 200e6
-"""The seconds of tests without a pause, to which the size in bytes, divided by this rate, is added."""
+"""A wait tests requests without a pause for _SPIN seconds, and in addition for the seconds that their bytes
+take at a rate of _RATE bytes per second.
+"""
 Pending = list[tuple[Any, str]]
 """(MPI request, name of the process at the other end) pairs."""
 
 
 def wait(pending: Pending, about: str, size: int = 0, stops: Sequence[int] = ()) -> None:
-    """Waits until all requests are done, which transfer `size` bytes in total.
+    """Waits until all requests are done, which transfer `size` bytes in total. `about` describes the wait in
+    messages.
 
     Cancelled if one of the codes at the addresses `stops` becomes nonzero. DeadlineExceeded, with the names
-    of the processes that are awaited, if that code is the deadline of the run, or after the seconds of the
-    flag `collective_timeout`. Unfinished requests go on then, so that their memory must be kept.
+    of the processes that are awaited, if this code means the deadline of the run, or after the seconds of the
+    flag `collective_timeout`. Unfinished requests then continue, so that their memory must be kept.
     """
     begin, limit = time.monotonic(), flags.current().collective_timeout
     codes = [c.c_int32(), *map(c.c_int32.from_address, stops)]
@@ -76,8 +79,8 @@ class MpiMailbox(Mailbox):
         self.job.left.extend(self._sent)
 
     def take(self, address: Any, check: Callable[[], None], found: Any = None) -> Any:
-        """Takes the oldest value for an address; only the participant of the address calls this. Values for
-        later runs are kept.
+        """Takes the oldest value for an address, as `Mailbox.take` does; only the participant of the address
+        calls this. Values for later runs are kept.
         """
         tag, begin = 1 + self._place(address)[1], time.monotonic()
         letters, arriving = self.job.letters, self.job.arriving
@@ -109,8 +112,8 @@ class MpiMailbox(Mailbox):
         return True
 
     def failed(self, error: BaseException) -> None:
-        """Marks the job as broken, since other processes may wait in a collective of this run and must not
-        meet a later one in it.
+        """Marks the job as broken: other processes may still wait in a collective of this run, and must not
+        meet a later collective of this process there.
         """
         if self.engine.channels:
             self.job.broken = self.job.broken or str(error)

@@ -28,15 +28,15 @@ def is_plain() -> bool:
 
 
 def callbacks_of(lowered: Any) -> tuple[Callable[..., Any], ...]:
-    """The host callbacks of a lowered program, which calls them by their index here."""
+    """The host callbacks of a lowered program, which calls them by their index in this tuple."""
     return tuple(lowered._lowering.compile_args["host_callbacks"])
 
 
 def follow(
     register_handler: Callable[[str, Any, int, Any], None], register_type: Callable[[str, Any], None]
 ) -> None:
-    """Calls the functions for all handlers and types that are registered with `jax.ffi` for CPUs, now and
-    later. XLA's own client, if there is one, gets them too.
+    """Calls `register_handler` and `register_type` for all handlers and types that are registered with
+    `jax.ffi` for CPUs, now and later. XLA's own client, if there is one, gets the handlers and types too.
     """
 
     def handler(name: str, fn: Any, platform: str, api_version: int = 0, traits: Any = 0) -> None:
@@ -68,8 +68,8 @@ def static_of(jitted: Any) -> tuple[tuple[int, ...], tuple[str, ...]]:
 
 
 def result_maker(aval: Any) -> Callable[[Any], Any]:
-    """Returns a function that makes a `jax.Array` on the first CPU device, in the memory of an array on the
-    host.
+    """Returns a function that makes a `jax.Array` of the type `aval` on the first CPU device, in the memory
+    of an array on the host.
     """
     dtype = aval.dtype
     if dtype == jax.dtypes.float0:

@@ -100,8 +100,8 @@ class Array:
         return not self._record
 
     def _head(self, what: str) -> Any:
-        """Returns the native record of the array. InvalidArgument if the array is deleted; `what` names the
-        caller.
+        """Returns the native record of the array. Raises InvalidArgument, whose message begins with `what`,
+        if the array is deleted.
         """
         record = self._record
         if not record:
@@ -110,7 +110,8 @@ class Array:
 
     def _hold(self, what: str) -> int:
         """Returns the address of the record after adding a reference to it. The reference protects it from
-        deletion by other threads; the caller must release it.
+        deletion by other threads; the caller must release it. `what` begins the message if the array is
+        deleted.
         """
         return native().array_hold(self, 0) or self._head(what)
 

@@ -108,8 +108,9 @@ class Link:
     def start(
         self, kind: str, message: Message, name: str = "", into: np.ndarray | None = None
     ) -> PendingRequest:
-        """Sends a request, together with the numbers that the server may release. `name` describes the run,
-        `into` receives an array.
+        """Sends the request `message` of the kind `kind`, together with the numbers that the server may
+        release. `name` describes the run in messages; the bytes of an array in the answer are written to
+        `into`.
         """
         if self._lost is not None or os.getpid() != self._process:
             raise self._why_lost()
@@ -306,7 +307,9 @@ def _feed(message: Message) -> Feed:
 def opened(
     address: str, *, backend: str = "", token: str = "", timeout: float = 30.0, root_certificate: str = ""
 ) -> Link:  # fmt: skip
-    """Opens a connection to the server at an address, and returns it."""
+    """Opens a connection to the server at an address, and returns it. The arguments are those of
+    `remote.connect`.
+    """
     kind, colon, rest = address.rpartition(":") if isinstance(address, str) else ("", "", "")
     if not colon or (kind != "unix" and not rest.isdigit()):
         raise InvalidArgument(f"connect: address={address!r}, wanted unix:/path or host:port")
