@@ -124,13 +124,13 @@ class Ssa:
         return self.at(index * size)
 
     def load(self, type_: str, order: str = "") -> Ssa:
-        """Loads a value from this address; `order` makes the load atomic."""
+        """Loads a value from this address; `order`, a memory ordering of LLVM, makes the load atomic."""
         kind = "atomic " if order else ""
         align = self.code.module.align(type_)
         return self.code.effect(type_, f"load {kind}{type_}, {self!r} {order}, align {align}")
 
     def store(self, value: Ssa, order: str = "") -> None:
-        """Stores a value at this address; `order` makes the store atomic."""
+        """Stores a value at this address; `order`, a memory ordering of LLVM, makes the store atomic."""
         kind = "atomic " if order else ""
         align = self.code.module.align(value.type)
         self.code.line(f"store {kind}{value!r}, {self!r} {order}, align {align}")
@@ -154,11 +154,15 @@ class Ssa:
         return self.at(struct.offset(name, self.code.module.pointer_bytes))
 
     def get(self, struct: Struct, name: str, order: str = "") -> Ssa:
-        """Loads field `name` of the struct at this address; `order` makes the load atomic."""
+        """Loads field `name` of the struct at this address; `order`, a memory ordering of LLVM, makes the
+        load atomic.
+        """
         return self.field(struct, name).load(struct.fields[struct.index(name)].llvm, order)
 
     def set(self, struct: Struct, name: str, value: Ssa | int, order: str = "") -> None:
-        """Stores to field `name` of the struct at this address; `order` makes the store atomic."""
+        """Stores to field `name` of the struct at this address; `order`, a memory ordering of LLVM, makes the
+        store atomic.
+        """
         if isinstance(value, int):
             value = self.code.const(struct.fields[struct.index(name)].llvm, value)
         self.field(struct, name).store(value, order)

@@ -77,8 +77,8 @@ class _Scan:
                     self.totals.store((line[0], piece, line[1]), total)
 
     def line(self, place: ScanIndex) -> ScanIndex:
-        """(outer, inner) index of the line at a position of the tile; the last line for positions outside of
-        the array.
+        """(outer, inner) index of the line at the position `place` of the tile; the last line for positions
+        outside of the array.
         """
         f, g, t = self.f, self.geometry, self.cut
         ends = ((self.row + place[0], g.outer, t.rows), (self.column + place[2], g.inner, t.columns))
@@ -207,7 +207,9 @@ class _Scan:
         return row, inside // self.cut.chunk, inside % self.cut.chunk, column
 
     def at(self, place: ScanIndex, position: Ssa) -> ScanIndex:
-        """The index in [outer, length, inner] of the element at a position of a line."""
+        """The index in [outer, length, inner] of the element at `position` of the line to which `place`, a
+        position of the tile, belongs.
+        """
         f = self.f
         if self.geometry.reverse and not self.starts:
             position = f.sub(self.length - 1, position)

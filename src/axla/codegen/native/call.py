@@ -272,7 +272,9 @@ def _execute(
     peers: Ssa,
 ) -> None:
     """Runs the entry function once, with a new workspace and with the fields of `frame` set. The frame stays
-    readable for its error fields. If `peers` is not null, runs the program as one of several participants.
+    readable for its error fields. `flags` is the address of the cancel flag; `released`: whether the
+    interpreter lock is released during the run. If `peers` is not null, runs the program as one of several
+    participants.
     """
     size = program.get(PROGRAM, "workspace_bytes")
     workspace = f.slot(f.null())
