@@ -223,8 +223,9 @@ class Code:
         return f"%v{self.made}"
 
     def pure(self, type_: str, expression: str, operands: Sequence[Ssa]) -> Ssa:
-        """Writes an instruction without effects, in the outermost region where its `operands` exist, and
-        returns its value. If an equal instruction is available, returns the value of that one.
+        """Writes `expression`, an instruction without effects whose result has the type `type_`, in the
+        outermost region where its `operands` exist, and returns its value. If an equal instruction is
+        available, returns the value of that one.
         """
         return self._place(self._home(operands, self._stack[-1].arithmetic_floor), type_, expression)
 
@@ -238,8 +239,8 @@ class Code:
         return value
 
     def effect(self, type_: str, expression: str) -> Ssa:
-        """Writes an instruction that must not be moved, such as a load from memory that changes; returns its
-        value.
+        """Writes `expression`, an instruction that must not be moved, such as a load from memory that
+        changes; returns its value.
         """
         region = self._stack[-1]
         value = Ssa(self.fresh(), type_, region)

@@ -111,11 +111,15 @@ class FftPlan(Plan):
     scale: float
 
     def plane_bytes(self, axis: FftAxis) -> int:
-        """The bytes of one part (real or imaginary) of a line's values."""
+        """The bytes of one part (real or imaginary) of the values that a step of an axis transforms: a line
+        or a strip of lines.
+        """
         return aligned(axis.points * axis.width * self.dtype.itemsize)
 
     def piece_bytes(self, axis: FftAxis) -> int:
-        """The bytes of two buffers, each with a plane for the real and one for the imaginary parts."""
+        """The bytes of scratch memory of a piece: two buffers, each with a plane for the real and one for the
+        imaginary parts of a step.
+        """
         return 4 * self.plane_bytes(axis)
 
 

@@ -165,7 +165,9 @@ class Gemv(Product):
     # -- the result -----------------------------------------------------------------------------------------
 
     def finish(self, batch: Ssa, first: Ssa, end: Ssa) -> None:
-        """Stores the results of the strip: whole vectors, then the remaining columns."""
+        """Stores the results at positions [first, end) of the vector, whose sums the strip holds: whole
+        vectors, then the remaining elements.
+        """
         f, columns = self.f, self.cut.method == "columns"
         front = 0 if columns else self.tile.rows
         lanes = self.width if columns else fitting(self.lanes, min(self.cut.unit_columns, self.length))
