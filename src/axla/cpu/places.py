@@ -19,7 +19,9 @@ from axla.program.steps import ArrayValue
 from axla.target.machine import Target
 
 FEW = 4
-"""The highest number of parameters, or results, whose addresses are worth registers around loops."""
+"""The highest number of parameters, or results, whose addresses are worth a register each in loops: they are
+loaded before.
+"""
 
 Read = Callable[[Indices], Value]
 

@@ -20,7 +20,9 @@ from axla.program import abi
 from axla.program.steps import RegisterStep
 
 SHORT = 8
-"""The most instructions of a loop condition that is written twice: before the loop and at its end."""
+"""The largest number of instructions of a loop condition that is written twice: before the loop and at its
+end.
+"""
 WIDE = (8, 16)
 """The numbers of elements of arrays that a loop carries in a vector."""
 

@@ -460,7 +460,7 @@ def _gehrd(b: _Builder) -> None:
 
 
 def _trd(b: _Builder) -> None:
-    """The routines sytrd and hetrd."""
+    """The routines sytrd and hetrd, which transform a symmetric or Hermitian matrix to a tridiagonal one."""
     b.count(1, 5)
     n = b.square()
     less = max(n - 1, 0)

@@ -123,7 +123,7 @@ class Driver:
     target: Target
     """The target that its kernels are compiled for."""
     waited: float = 0.0
-    """The seconds of the last wait for a run."""
+    """The seconds that the last wait for a run took."""
 
     @cached_property
     def pool(self) -> Pool:

@@ -500,7 +500,9 @@ def _ready_event(f: GlueFunction, args: Arguments) -> None:
 
 @_native("Buffer_IncreaseExternalReferenceCount")
 def _increase(f: GlueFunction, args: Arguments) -> None:
-    """Keeps the memory as long as the buffer object exists, even if the buffer is deleted or donated."""
+    """Keeps the memory of a buffer as long as the buffer object exists, even if the buffer is deleted or
+    donated.
+    """
     record, array = _alive_record(f, args), args["buffer"]
     f.call("void", "axla_record_hold", record)
     f.call("void", "axla_record_unwatch", record)
