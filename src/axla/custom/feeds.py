@@ -96,7 +96,7 @@ class Feed:
 
     def _take(self, timeout: float, check: Callable[[], None]) -> HostValue:
         """Waits for the oldest value, removes it and returns it. `check` is called while waiting, and raises
-        an exception to stop it.
+        an exception to end the wait.
         """
         end = time.monotonic() + timeout
         with self._changed:

@@ -111,8 +111,8 @@ class _Builder:
             )
 
     def matrix(self, number: int = 0) -> tuple[int, int]:
-        """The numbers of (rows, columns) of the matrices in an operand. The dimensions before them are the
-        batch.
+        """The numbers of (rows, columns) of the matrices in operand `number`. The dimensions before the last
+        two are the batch.
         """
         shape = self.operands[number]
         if not isinstance(shape, Shape) or shape.rank < 2 or shape.dtype is not self.dtype:

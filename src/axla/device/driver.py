@@ -40,7 +40,7 @@ _YIELDS, _SLEEP = 500, 100  # tests of an event without sleeps in between; then 
 
 
 class DeviceError(RuntimeFailure):
-    """A driver function returned an error."""
+    """The error for a driver function that failed."""
 
 
 @dataclass(frozen=True, slots=True)

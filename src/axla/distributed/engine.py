@@ -194,7 +194,9 @@ class ParticipantCollective:
         return code
 
     def _exchange(self, frame: int, plan: Sequence[Any], operands: Any, results: Any) -> None:
-        """Sends and receives the bytes of a plan, and waits until all transfers are done."""
+        """Sends and receives the bytes of a plan from `_plan`, and waits until all transfers are done.
+        `operands` and `results` have the addresses of this participant's arrays.
+        """
         engine, local, pending, total = self.engine, self.engine.job.local, [], 0
         scratch = engine.scratch(self.me, self.scratch)
         for position, n, piece, gives in plan:

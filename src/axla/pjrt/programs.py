@@ -113,7 +113,9 @@ class PjrtExecutable:
         return client.load(loaded) if loaded is not None else client.compile(module, options)
 
     def profiling(self, profile: Any) -> None:
-        """Makes Python run the program while a profile is recorded, since Python measures runs."""
+        """Makes Python run the program while a profile is recorded (`profile` is not None), since Python
+        measures runs.
+        """
         self.struct.callable = None if profile is not None else self._call
 
     # Description.
