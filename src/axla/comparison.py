@@ -133,8 +133,8 @@ def check(
     StableHLO with `check` operations contains the expected results. Any other program also runs on
     `reference`, with `inputs` or with random inputs of each of the `kinds` (KINDS), and all outputs are
     compared with `tolerance`. `arg_types` and `dim_args` are the sizes of a program with `?`, as in `parse`;
-    `replicas` selects the participants, as in `compile`. `before_run(module)` is called before each run; it
-    may fill the infeed.
+    `replicas` selects the participants, as in `compile`; `deadline` limits the time of each run, in seconds.
+    `before_run(module)` is called before each run; it may fill the infeed.
 
     If `skip_unstable`, elements that `unstable` finds are left out of outputs that differ, and counted in the
     report.
@@ -180,7 +180,8 @@ def check_itself(
     before_run: Callable[[Module], object] = lambda _: None,
 ) -> CheckReport:  # fmt: skip
     """Runs the functions of a StableHLO program that contain `check` operations. Each output of the report is
-    one check. `program` is taken apart and cannot be used afterwards.
+    one check. `deadline` is the limit of each run in seconds; the other arguments are those of `check`.
+    `program` is taken apart and cannot be used afterwards.
     """
     from axla.custom.probes import record_probes
     from axla.stablehlo.checks import cases
@@ -253,7 +254,9 @@ def array_leaves(shape: AnyShape) -> list[Shape]:
 
 
 def random_inputs(module: Module, seed: int = 0, kind: str = "ordinary") -> list[np.ndarray]:
-    """A random array for each parameter leaf. Seed, kind, leaf number and shape determine its elements."""
+    """A random array for each parameter leaf, with numbers of a kind (KINDS). `seed`, `kind`, the number of
+    the leaf and its shape determine the elements.
+    """
     if seed < 0:
         raise InvalidArgument(f"random inputs: seed={seed}, wanted a number of at least 0")
     if kind not in KINDS:
@@ -263,8 +266,9 @@ def random_inputs(module: Module, seed: int = 0, kind: str = "ordinary") -> list
 
 
 def random_array(shape: Shape, seed: int, leaf: int = 0, kind: str = "ordinary") -> np.ndarray:
-    """Random numbers of a kind (KINDS). Ordinary floats are in [-2, 2), ordinary integers in [-2, 8) if
-    signed, else in [0, 10), ordinary integer scalars in [0, 4).
+    """An array of a shape with random numbers of a kind (KINDS). Ordinary floats are in [-2, 2), ordinary
+    integers in [-2, 8) if signed, else in [0, 10), ordinary integer scalars in [0, 4). `leaf` is the number
+    of the parameter leaf, for which other numbers are drawn than for other leaves.
     """
     ordinary = _ordinary_array(shape, seed, leaf)
     if kind == "ordinary" or shape.dtype.is_pred or (shape.dtype.is_integer and not shape.dims):
@@ -283,8 +287,8 @@ def random_array(shape: Shape, seed: int, leaf: int = 0, kind: str = "ordinary")
 def _special(
     kind: str, dtype: DType, dims: tuple[int, ...], rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray] | None:
-    """Returns numbers of a kind, and a mask of the elements where they replace ordinary numbers; None if the
-    kind has no numbers of this type.
+    """Returns an array with random numbers of a kind, and a mask of the elements where they are to replace
+    ordinary numbers; None if the kind has no numbers of this type.
     """
     if dtype.is_integer:
         half = 1 << (dtype.bits - 1)
@@ -317,8 +321,8 @@ def _special(
 
 
 def _ordinary_array(shape: Shape, seed: int, leaf: int) -> np.ndarray:
-    """An array of small random numbers. Integer scalars are never negative, since they are mostly trip counts
-    and offsets.
+    """An array of small random numbers, which `seed` and the number `leaf` of a parameter leaf determine.
+    Integer scalars are never negative, since they are mostly trip counts and offsets.
     """
     _check_array("random input", shape)
     if shape.byte_size > 1 << 33:
@@ -348,8 +352,9 @@ def compare(
     module: Module, found: Sequence[np.ndarray], wanted: Sequence[np.ndarray], backend: str, reference: str,
     tolerance: Tolerance = DEFAULT_TOLERANCE, moved: Sequence[np.ndarray] | None = None,
 ) -> CheckReport:  # fmt: skip
-    """Compares the outputs of two backends. `moved` has a mask for each output: if an output differs, its
-    masked elements are left out.
+    """Compares the outputs `found` of a backend with the outputs `wanted` of another one; `backend` and
+    `reference` are their names, for the report. `moved` has a mask of unstable elements for each output: if
+    an output differs, its masked elements are left out.
     """
     shapes = array_leaves(module.entry.root.shape)
     if not len(found) == len(wanted) == len(shapes):
@@ -372,8 +377,8 @@ def compare(
 def compare_output(
     number: int, shape: Shape, found: np.ndarray, wanted: np.ndarray, tolerance: Tolerance = DEFAULT_TOLERANCE
 ) -> OutputReport:
-    """Compares an output with the wanted array. Integers and pred must be equal. NaN agrees with NaN, an
-    infinity with itself; 0.0 and -0.0 agree unless the tolerance has `signed_zeros`.
+    """Compares output `number` of a program with the wanted array. Integers and pred must be equal. NaN
+    agrees with NaN, an infinity with itself; 0.0 and -0.0 agree unless the tolerance has `signed_zeros`.
     """
     if found.shape != wanted.shape or found.dtype != wanted.dtype:
         problem = f"found {found.dtype}{list(found.shape)}, wanted {wanted.dtype}{list(wanted.shape)}"
@@ -412,10 +417,11 @@ def unstable(
     module: Module, wanted: Sequence[np.ndarray], run: Callable[[Module], Sequence[np.ndarray]],
     tolerance: Tolerance = DEFAULT_TOLERANCE, shakes: int = SHAKES,
 ) -> list[np.ndarray]:  # fmt: skip
-    """Finds unstable elements: those that move by an eighth of the tolerance, or more, when sums, products
-    and functions are off by some units in the last place and sums have another order. A difference in such an
-    element does not show an error. Returns a mask for each output. `run` returns the outputs of a module,
-    `wanted` are those of the unchanged one.
+    """Finds unstable elements: those that move by an eighth of the tolerance, or more, in a module with small
+    changes. There sums, products and functions are off by some units in the last place, and sums have another
+    order. A difference in an unstable element does not show an error. Returns a mask for each output. `run`
+    returns the outputs of a module; `wanted` are the outputs of the unchanged module; `shakes` is the number
+    of changed modules that are run.
     """
     from axla.analysis.rounding import shaken
 

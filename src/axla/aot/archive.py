@@ -22,7 +22,9 @@ _SHORT = 15  # the longest name, in bytes, that a member's header holds together
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A file of an archive, and the symbols that it exports, in the notation of its format."""
+    """A file in an archive: its name, its contents, and the symbols that it exports, spelled as in its object
+    format.
+    """
 
     name: str
     data: bytes
@@ -30,7 +32,9 @@ class Member:
 
 
 def write(library: CompiledLibrary) -> dict[str, str | bytes]:
-    """`P.a` with P.o, and with P_weights.o when the constants are in an object of their own."""
+    """The archive `P.a`, by name. It contains P.o, and P_weights.o if the constants are in an object of their
+    own.
+    """
     under = "_" if library.target.form.format == "macho" else ""
     defined = sorted(under + name for name in symbols(library.image).defined)
     members = [Member(f"{library.prefix}.o", library.image, tuple(defined))]
@@ -42,7 +46,7 @@ def write(library: CompiledLibrary) -> dict[str, str | bytes]:
 
 
 def archive(members: Sequence[Member], form: str) -> bytes:
-    """The archive of some objects of a format (`elf`, `coff`, `macho`, `wasm`)."""
+    """The bytes of an archive of object files, whose format is `form` (`elf`, `coff`, `macho`, `wasm`)."""
     return _bsd(members) if form == "macho" else _gnu(members, second=form == "coff")
 
 
@@ -58,7 +62,9 @@ def _padded(data: bytes, to: int = 2, fill: bytes = b"\n") -> bytes:
 
 
 def _offsets(members: Sequence[Member], start: int, sizes: Sequence[int]) -> list[int]:
-    """The offsets of the members' headers."""
+    """The offsets in the archive of the members' headers. The first one is `start`; `sizes` has the bytes
+    that each member takes. UnsupportedError for an offset of more than 32 bits.
+    """
     found = []
     for member, size in zip(members, sizes, strict=True):
         if start >= _MOST:
@@ -69,7 +75,9 @@ def _offsets(members: Sequence[Member], start: int, sizes: Sequence[int]) -> lis
 
 
 def _gnu(members: Sequence[Member], *, second: bool) -> bytes:
-    """The GNU format; with `second`, Microsoft's symbol table is added, and long names end with a zero."""
+    """An archive in the GNU format; with `second`, Microsoft's symbol table is added, and long names end with
+    a zero.
+    """
     names, long_names = [], b""
     for member in members:
         if len(member.name.encode()) > _SHORT:
@@ -102,8 +110,8 @@ def _gnu(members: Sequence[Member], *, second: bool) -> bytes:
 
 
 def _bsd(members: Sequence[Member]) -> bytes:
-    """The BSD format: names precede the data, padded so that data begins at a multiple of 8, as Apple's
-    linker requires.
+    """An archive in the BSD format: names precede the data, padded so that data begins at a multiple of 8, as
+    Apple's linker requires.
     """
     names = [_padded(m.name.encode() + b"\0", 8, b"\0") for m in members]
     names = [name + b"\0" * 4 for name in names]  # 68 bytes come before the name: 4 mod 8

@@ -50,7 +50,7 @@ class BuildSource:
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A source, with an array for each of its parameter leaves if they were given. `values`: the initial
+    """A source, with an array for each of its parameter leaves if arrays were given. `values`: the initial
     values of variables by name, where known.
     """
 
@@ -63,7 +63,7 @@ def build(
     name: Name, sources: Sequence[BuildSource], target: CpuTarget, *, weights: Weights = Weights.OBJECT,
     allow_libgcc: bool = False,
 ) -> CompiledLibrary:  # fmt: skip
-    """The library of some functions; the modules are not changed.
+    """Compiles the functions `sources` to a library for a target; their modules are not changed.
 
     Raises InvalidArgument for duplicate names and names that are not identifiers, VerifyError for an invalid
     module, and UnsupportedError with op and target for an op that an object cannot contain.

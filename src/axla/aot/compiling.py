@@ -74,7 +74,9 @@ def write_package(
 def library_of(
     program: Any, args: Any = None, options: Options = DEFAULT
 ) -> tuple[CompiledLibrary, tuple[Example, ...]]:
-    """The library in memory, and the example that each function was compiled from."""
+    """Compiles a program to a library in memory. Returns the library, and for each of its functions the
+    example that it was compiled from.
+    """
     target = machine(options.target, options.target_cpu, options.target_features)
     parsed, externals = parse_name(options.name, options.symbol), items(options.externals, "externals")
     called = {check_identifier(text(f, "externals"), "externals") for f in externals}

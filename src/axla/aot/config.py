@@ -46,7 +46,9 @@ _MESSAGES, _ = schema.read("tfcompile.txt")
 
 @dataclass(frozen=True, slots=True)
 class ConfigEntry:
-    """A feed, fetch or variable: where the value is, and its declared properties."""
+    """A feed, fetch or variable (its `kind`) of a configuration: output number `output` of the node `node`.
+    `name`, `dims` and `dtype` are declared properties; "" or None if they are not declared.
+    """
 
     kind: str
     node: str
@@ -79,8 +81,8 @@ class Config:
 
 
 def read_config(source: str | bytes | os.PathLike[str]) -> Config:
-    """Reads the configuration in a text, a binary message, or a file; ParseError with the field and the
-    position of the error.
+    """Reads a configuration from a text, a binary message, or a file. Raises ParseError with the field and
+    the position of an error, and InvalidArgument for a configuration without fetches.
     """
     content = source = opened(source)
     if isinstance(content, os.PathLike):
@@ -188,7 +190,9 @@ def _inputs_for(
 
 
 def renamed(source: BuildSource, names: tuple[Sequence[str] | None, Sequence[str] | None]) -> BuildSource:
-    """The source with other names for arguments and results; None for either keeps their names."""
+    """The source with other names: `names` has those of the arguments and those of the results. With None for
+    one of the two, its names are kept.
+    """
     found = []
     for what, labels, chosen in zip(
         ("arguments", "results"), (source.arguments, source.results), names, strict=True
@@ -205,10 +209,11 @@ def renamed(source: BuildSource, names: tuple[Sequence[str] | None, Sequence[str
 
 
 def with_variables(source: BuildSource, variables: Sequence[str]) -> BuildSource:
-    """Makes arguments variables, which are kept between calls: a whole argument (`params`, with all its
-    leaves) or one leaf. A result of the same name (`result['x']` for `x`) is written to its memory; without
-    such a result, and without aliasing in the program, a variable is only read. Raises InvalidArgument if a
-    variable would only be read, but an unnamed result has its shape and may be its new value.
+    """Turns the arguments that `variables` names into variables, which are kept between calls. A name means a
+    whole argument (`params`, with all its leaves) or one leaf. A result of the same name (`result['x']` for
+    `x`) is written to the variable's memory; without such a result, and without aliasing in the program, a
+    variable is only read. Raises InvalidArgument if a variable would only be read, but an unnamed result has
+    its shape and may be its new value.
     """
     if isinstance(variables, str):
         raise InvalidArgument(f"variables: wanted a list of names, found the str {variables!r}")
@@ -247,7 +252,9 @@ def _check_read_only(
     label: Label, parameter: Instruction, aliases: Sequence[Alias], results: Sequence[Label],
     shapes: Sequence[AnyShape],
 ) -> None:  # fmt: skip
-    """Raises InvalidArgument for a variable that nothing writes, if an unnamed result may be its value."""
+    """Raises InvalidArgument if no alias writes to the variable `label`, although a result without a chosen
+    name has the variable's shape, and so may be its new value.
+    """
     if any(alias.parameter == op_of(parameter, Parameter).parameter_number for alias in aliases):
         return
     nameless = [

@@ -21,7 +21,9 @@ _ALIGNMENT = 64
 def emit_with_constants(
     text: str, target: CpuTarget, symbol: str, constants: bytes, *, level: int = 2
 ) -> bytes:
-    """The object of an LLVM module, with the constants in the space at the symbol `symbol`."""
+    """The object of an LLVM module, with the constants in the space at the symbol `symbol`. `level` is LLVM's
+    optimization level.
+    """
     mark = mark_of(symbol, len(constants))
     if target.form.format != "elf":
         return CHILD.emit_filled(text, target, mark, constants, level=level)

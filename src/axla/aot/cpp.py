@@ -45,7 +45,9 @@ class _Entry:
 
 
 def write(library: CompiledLibrary) -> dict[str, str | bytes]:
-    """The header file; InvalidArgument for a class with the name of a member."""
+    """The header file: {name: contents}. Raises InvalidArgument if a class has the name of one of its
+    members.
+    """
     guard = f"AXLA_{library.prefix}_HPP"
     parts = [
         header.text(library).rstrip("\n"),
@@ -123,7 +125,9 @@ def _usage(function: LibraryFunction, entries: Sequence[_Entry]) -> Iterable[str
 def _table(
     function: LibraryFunction, entries: Sequence[_Entry], shapes: dict[tuple[int, ...], str]
 ) -> list[str]:
-    """The rows of a ShapeInfo table, which must not be empty."""
+    """The rows of a ShapeInfo table, one for each entry, or a row of zeros, since C++ has no empty arrays.
+    `shapes` has the name of the C++ array that holds the sizes of a shape.
+    """
     leaf = {value.name: number for number, value in enumerate(function.arguments)}
     return [
         f"        {{{shapes.get(e.value.dims, 'nullptr')}, {len(e.value.dims)}, "
@@ -183,7 +187,9 @@ class _Members:
 
 
 def _indexed(entry: _Entry, stem: str, dims: tuple[int, ...]) -> list[str]:
-    """Accessors of an element with an index per size of `dims`: `arg0(dim0, dim1)`; `arg0()` for a scalar."""
+    """The text lines of accessors for one element, with an index for each dimension of `dims`. With the name
+    `stem`, they are `stem(dim0, dim1)`, or `stem()` for a scalar.
+    """
     kind, place = cpp_type(entry.value.dtype), f"{entry.table}[{entry.number}]"
     parameters = ", ".join(f"size_t dim{k}" for k in range(len(dims)))
     at = "0"

@@ -48,8 +48,8 @@ def add_frame(module: LlvmModule) -> None:
 def add_exported_functions(
     module: LlvmModule, symbol: str, entry: str, interface: Interface, constants: str | None
 ) -> None:
-    """Adds `{symbol}_run` and `{symbol}_run_frame` of a program. `constants`: the symbol of the constants
-    segment; None if the caller passes its address.
+    """Adds `{symbol}_run` and `{symbol}_run_frame` of a program, whose entry function is `entry`.
+    `constants`: the symbol of the constants segment; None if the caller passes its address.
     """
     _run(module, symbol, constants is None)
     _run_frame(module, symbol, entry, interface, constants)
@@ -95,8 +95,8 @@ def _run_frame(
 
 
 def _result_table(f: LlvmFunction, arguments: Ssa, public: Ssa, interface: Interface) -> Ssa:
-    """A table of pointers to all results: those of the caller, and in between the parameters that results
-    overwrite.
+    """A table of pointers to all results. A result that overwrites a parameter has the pointer of this
+    parameter in the table `arguments`; the others have the caller's pointers in the table `public`, in order.
     """
     width = f.module.pointer_bytes
     parameter = {alias.result: alias.parameter for alias in interface.aliases}

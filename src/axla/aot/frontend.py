@@ -215,7 +215,9 @@ def _leaves(args: Sequence[Any]) -> list[Any]:
 
 
 def _arrays(module: Module, args: Sequence[Any]) -> tuple[np.ndarray, ...] | None:
-    """The arguments as an array per parameter leaf; None where they are only descriptions, or do not fit."""
+    """The arguments as an array per parameter leaf; None if one of them is only a description of an array, or
+    does not fit its parameter.
+    """
     leaves = _leaves(args)
     shapes = [shape for _, shape in parameter_leaves(module)]
     if len(leaves) != len(shapes):
@@ -269,7 +271,9 @@ def _place(parameter: Instruction) -> str:
 
 
 def _result_labels(root: Instruction) -> tuple[str, ...]:
-    """The names of the elements of the root tuple, or of the root, if all of them were chosen by the user."""
+    """The names of the elements of the root tuple, or of a root that is an array. All names are "" unless the
+    user chose all of them and they differ.
+    """
     values: list[tuple[Instruction | None, AnyShape]] = [(root, root.shape)]
     while any(v is not None and isinstance(v.op, Tuple) for v, _ in values):
         flat: list[tuple[Instruction | None, AnyShape]] = []
@@ -288,7 +292,9 @@ def _result_labels(root: Instruction) -> tuple[str, ...]:
 
 
 def _is_chosen(inst: Instruction) -> bool:
-    """Whether a name is more than the opcode, a number, or a name that compilers generate."""
+    """Whether a user chose the name of an instruction: it is more than the opcode, a number, or a name that
+    compilers generate.
+    """
     stem = re.sub(r"[.\d]+$", "", inst.name)
     return stem not in _MADE_UP
 
@@ -300,7 +306,7 @@ def _labels(places: Sequence[str], default: str) -> tuple[Label, ...]:
 
 def _readable(place: str, default: str) -> str:
     """A path without uninformative parts: the first word `args`, `kwargs` or `result`, and the number after a
-    name from XLA. `args[0]['w']` becomes arg0['w'].
+    name from XLA. With the default `arg`, `args[0]['w']` becomes arg0['w'].
     """
     bare = re.sub(r"^(args|kwargs|result)(?=\[|\.|$)", "", place)
     if bare != place:

@@ -73,7 +73,7 @@ def result_indices(module: Module) -> list[LeafPath]:
 
 
 def array_shape(value: Instruction, what: str) -> Shape:
-    """The shape of a value, which must be an array."""
+    """The shape of a value. Raises InvalidArgument, which begins with `what`, if it is not an array."""
     if not isinstance(value.shape, Shape):
         raise InvalidArgument(f"{what}: {value!r} is not an array; its output_index selects an array")
     return value.shape
@@ -100,8 +100,9 @@ class Ends:
     results: tuple[Label, ...]
 
     def argument(self, node: str, output: int, what: str) -> tuple[Instruction, Label]:
-        """A parameter by its name, label or C identifier, or any instruction of the entry computation, and a
-        label for it.
+        """Finds an argument: a parameter whose name, label or C identifier is `node`, or output number
+        `output` of the instruction `node` of the entry computation. Returns it, and a label for it. `what`
+        begins the message of an error.
         """
         for parameter, label in zip(self.module.entry.parameters, self.arguments, strict=True):
             alone = output == 0 and node in (parameter.name, label.name, label.label)
@@ -110,8 +111,9 @@ class Ends:
         return self._instruction(node, output, what, [label.name for label in self.arguments])
 
     def result(self, node: str, output: int, what: str) -> tuple[Instruction, Label]:
-        """A result by its label or C identifier, or any instruction of the entry computation, and a label for
-        it.
+        """Finds a result: one whose label or C identifier is `node`, or output number `output` of the
+        instruction `node` of the entry computation. Returns it, and a label for it. `what` begins the message
+        of an error.
         """
         for index, label in zip(result_indices(self.module), self.results, strict=True):
             if node in (label.name, label.label) and output == 0:
@@ -119,7 +121,9 @@ class Ends:
         return self._instruction(node, output, what, [label.name for label in self.results])
 
     def update_of(self, parameter: Instruction, variable: Label) -> Instruction | None:
-        """The new value of a variable: the result that the module writes to it, or that has its name."""
+        """The new value of a variable, whose value is `parameter`: the result that the module writes to it,
+        or that has the variable's name; None if there is none.
+        """
         root = self.module.entry.root
         numbers = {p: k for k, p in enumerate(self.module.entry.parameters)}
         for alias in self.module.config.aliases:

@@ -64,7 +64,9 @@ def message_of(path: Path, name: str) -> dict[str, Any]:
 
 
 def example(saved: Saved, args: Sequence[Any] | None, options: Options) -> Example:
-    """The function that the options select. `args`: its arguments as arrays, shapes or texts of shapes."""
+    """Converts the function that the options select to a source. `args`: its arguments as arrays, shapes or
+    texts of shapes.
+    """
     for name in ("freeze_checkpoint", "freeze_saver") if options.config is None else ("signature",):
         if getattr(options, name) is not None:
             raise InvalidArgument(f"{name}: wanted {'a' if options.config is None else 'no'} config")
@@ -122,7 +124,9 @@ def _feed_shape(entry: ConfigEntry, graph: Graph) -> Shape:
 
 
 def _shape(entry: ConfigEntry, type_: str | None, dims: Sequence[int] | None) -> Shape:
-    """The shape in the configuration, else that in the graph."""
+    """The shape of a feed or variable: the declared properties in the configuration, else the element type
+    `type_` and the sizes `dims` of the graph. Raises InvalidArgument if one of them is not known.
+    """
     dtype, dims = entry.dtype, dims if entry.dims is None else entry.dims
     if dtype is None and type_ is None:
         raise InvalidArgument(f"{entry}: its type is not known: say type: DT_...")
@@ -243,8 +247,8 @@ def _between(
     fetches: Sequence[ConfigEntry],
     variables: Mapping[str, ConfigEntry],
 ) -> Example:
-    """An example for an imported graph, whose arguments and results have the names of the entries. Entries
-    without a name get the name of their node.
+    """An example for an imported graph, whose arguments and results have the names that the feeds, variables
+    and fetches declare. Those without a name get the name of their node.
     """
     given = _named([*feeds, *variables.values()])
     count = len(feeds)

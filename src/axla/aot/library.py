@@ -27,7 +27,7 @@ class LibraryValue:
 
     @property
     def type(self) -> str:
-        """The shape, for comments."""
+        """The shape as text for comments; for a packed array, the description of the array in it."""
         return self.packed or self.shape.to_string(layout=False)
 
     @property
@@ -42,7 +42,7 @@ class LibraryValue:
 
     @property
     def dims(self) -> tuple[int, ...]:
-        """The sizes of the array."""
+        """The sizes of the array's dimensions."""
         return self.shape.dims
 
     @property
@@ -110,7 +110,7 @@ class CompiledLibrary:
     """Functions compiled for one target into one object, with their common constants.
 
     `batches`: for functions that differ only in a number of rows, pairs of this number and the function's
-    number.
+    index in `functions`.
     """
 
     name: Name

@@ -29,7 +29,8 @@ _SYSTEMS = (
 
 
 def machine(name: str, cpu: str | None = None, features: Sequence[str] = ()) -> CpuTarget:
-    """The target for a name, with CPU and features changed.
+    """The target for the name `name`, with the LLVM CPU `cpu` (None: the target's own), and with LLVM
+    features added or removed.
 
     Raises InvalidArgument, with similar names, for an unknown name.
     """
@@ -59,7 +60,7 @@ def machine(name: str, cpu: str | None = None, features: Sequence[str] = ()) -> 
 
 
 def alias_of(triple: str) -> str | None:
-    """The alias for a triple, in any spelling; the first one if several aliases have it."""
+    """The alias for a triple, in any spelling; the first one if several aliases have it, None if none has."""
     if "-" not in triple:
         return None
     wanted = _parts(triple)

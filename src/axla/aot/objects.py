@@ -77,8 +77,9 @@ def compile_object(
     modules: Module | Mapping[str, Module], target: CpuTarget, *, prefix: str = "program",
     weights: Weights = Weights.OBJECT, allow_libgcc: bool = False,
 ) -> ObjectCode:  # fmt: skip
-    """The object of verified modules (which are changed) for a target: each module has its symbol, and the
-    object exports only `{symbol}_run` and `{symbol}_run_frame`. The symbol of a single module is the prefix.
+    """Compiles verified modules (which are changed) to one object for a target. `modules` has each module by
+    its symbol; the symbol of a single module is the prefix. The object exports only `{symbol}_run` and
+    `{symbol}_run_frame` of each.
 
     `allow_libgcc` allows f64 arithmetic where the machine lacks it. It is axla's own code, not libgcc's, but
     users know the restriction by that name.

@@ -80,7 +80,7 @@ def options_of(keywords: Mapping[str, Any]) -> Options:
 
 
 def takes_options(function: Callable) -> Callable:
-    """Gives a function with `**options` a signature and documentation that list them."""
+    """Decorates a function with `**options`: its signature and its documentation then list the options."""
     signature, kind = inspect.signature(function), inspect.Parameter.KEYWORD_ONLY
     own = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
     listed = [inspect.Parameter(n, kind, default=f.default, annotation=f.type) for n, f in FIELDS.items()]
@@ -91,8 +91,8 @@ def takes_options(function: Callable) -> Callable:
 
 
 def opened(source: Any) -> Any:
-    """A path as a Path, bytes as bytes, else the source. A str is taken for a path if it is a single line
-    without a brace that has a suffix or a folder, or names a folder.
+    """Converts a path to a Path and a buffer of bytes to bytes; returns other sources as they are. A str is
+    taken for a path if it is a single line without a brace that has a suffix or a folder, or names a folder.
     """
     line = isinstance(source, str) and not re.search(r"[\n{]", source)
     if line and (re.search(r"[./\\]", source) or os.path.isdir(source)):

@@ -55,8 +55,8 @@ def objects(library: CompiledLibrary) -> dict[str, bytes]:
 
 
 def stale(folder: Path, prefix: str) -> tuple[str, ...]:
-    """The names of weights files in a folder, from an earlier compilation, that the library may no longer
-    have.
+    """The names of weights files in a folder, from an earlier compilation of the library, whose new version
+    may not have them.
     """
     if not (folder / f"{prefix}.json").is_file():
         return ()
@@ -64,7 +64,9 @@ def stale(folder: Path, prefix: str) -> tuple[str, ...]:
 
 
 def neighbours(folder: Path, prefix: str, written: Sequence[str]) -> list[str]:
-    """Files in a folder that belong to other libraries; files that all libraries have are overwritten."""
+    """The names of files in a folder that belong to other libraries. `prefix` is that of this library,
+    `written` has the names of its files. Files whose names all libraries share are not included.
+    """
     endings = {*_WEIGHTS, *(name.removeprefix(prefix) for name in written if name.startswith(prefix))}
     found = []
     for path in sorted(folder.glob("*.json")):
@@ -87,8 +89,8 @@ def merged(*parts: Mapping[str, str | bytes]) -> Files:
 
 
 def check_folder(folder: str | os.PathLike[str]) -> Path:
-    """The folder as a path, if files can be written there; checked before compiling, which may take
-    minutes.
+    """The folder as a path; InvalidArgument if files cannot be written there. Checked before compiling, which
+    may take minutes.
     """
     if not isinstance(folder, str | os.PathLike) or not os.fspath(folder):
         raise InvalidArgument(f"out: wanted the path of a folder, found {folder!r}")

@@ -1,4 +1,6 @@
-"""Packs s4 and u4 arguments and results of a library, two elements per byte. Inside, each has a byte."""
+"""Packs s4 and u4 arguments and results of a library, two elements per byte. Inside the program, each element
+has a byte.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ from axla.ir.graph import Computation, Instruction
 
 
 def packed(example: Example) -> Example:
-    """The same program with arguments and results of s4 and u4 as u8[(n + 1) / 2]."""
+    """The same program, with each argument and result of n elements of s4 or u4 as u8[(n + 1) / 2]."""
     source, inputs = example.source, example.inputs
     module = flattened(source.module)
     inner, indices = module.entry, result_indices(module)

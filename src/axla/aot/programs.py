@@ -66,7 +66,7 @@ def _recorded(recording: Recording, byte_order: str) -> bytes:
 
 
 def _memory(function: LibraryFunction) -> int:
-    """The bytes of everything that a call needs, with space to align each array to a cache line."""
+    """The number of bytes of everything that a call needs, with space to align each array to a cache line."""
     sizes = [value.bytes for value in (*function.arguments, *function.results)]
     return sum(aligned(size + ALIGNMENT) for size in (*sizes, function.workspace_bytes))
 
@@ -95,7 +95,9 @@ def _arrays(function: LibraryFunction, *kinds: str) -> Iterator[tuple[LibraryVal
 
 
 def _value_pointers(function: LibraryFunction, *, least: bool = False) -> list[str]:
-    """Memory for each value, in whole cache lines or with the required minimal alignment `least`."""
+    """Statements that take memory for each argument and result, aligned to a cache line; with `least`,
+    aligned only as far as the elements require.
+    """
     lines = []
     for value, name, macro in _arrays(function, "arg", "result"):
         element, role = c_type(value.dtype), "v" if value.role is Role.VARIABLE else name[0]
@@ -259,7 +261,9 @@ def _test(library: CompiledLibrary, recordings: Sequence[Recording], data: bytes
 def _recorded_test(
     function: LibraryFunction, library: CompiledLibrary, recording: Recording, tables: dict[DType, str]
 ) -> str:
-    """A call with recorded arguments, and the comparison of each result."""
+    """The C text of a call with recorded arguments, and of the comparison of each result. `tables`: as in
+    `_compared`.
+    """
     arrays, found = _arrays(function, "result", "arg"), (*recording.results, *recording.variables)
     checks = [
         f"  bad |= {_compared(value, array, name, recording.exact, tables)}"
@@ -293,7 +297,9 @@ def _of_test(function: LibraryFunction, library: CompiledLibrary) -> dict[str, s
 def _compared(
     value: LibraryValue, array: np.ndarray, name: str, exact: bool, tables: dict[DType, str]
 ) -> str:
-    """The call that compares an array with the recorded one."""
+    """The C call that compares the array `name` with the recorded one, for equal bits if `exact`, else within
+    tolerances. Adds to `tables` a letter for each 8-bit float type that needs a table of its values.
+    """
     dtype, count = value.dtype.real, value.count * (2 if value.dtype.is_complex else 1)
     relative = absolute = 0.0
     letter = _KINDS.get(dtype.name, "")

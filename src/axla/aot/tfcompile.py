@@ -26,8 +26,8 @@ def graph(file: Path, debug_info: Path | None = None) -> Saved:
 
 
 def outputs(library: CompiledLibrary, with_shape: bool = False) -> dict[str, str | bytes]:
-    """The contents of files, by the names of tfcompile's flags. `with_shape`: the header declares the
-    contents of the metadata object, an xla.ProgramShapeProto.
+    """The contents of files, by the names of the flags with which tfcompile sets their paths. `with_shape`:
+    the header declares the contents of the metadata object, an xla.ProgramShapeProto.
     """
     [header] = cpp.write(library).values()
     [function] = library.functions
@@ -44,6 +44,6 @@ def outputs(library: CompiledLibrary, with_shape: bool = False) -> dict[str, str
 
 
 def _holding(data: bytes, symbol: str, target: CpuTarget) -> bytes:
-    """An object that has some bytes, padded with zeros, at a symbol."""
+    """An object file that has the bytes `data`, padded with zeros, at the symbol `symbol`."""
     data = data.ljust(SPACE, b"\0")
     return emit_with_constants(constants_module(symbol, len(data), target.form), target, symbol, data)

@@ -115,7 +115,9 @@ def _source(library: CompiledLibrary, head: bytes) -> str:
 
 
 def _dims(name: str, dims: tuple[int, ...]) -> tuple[list[str], str]:
-    """The C array with an array's sizes, which must not be empty, and its name in a table."""
+    """The declaration of a C array `name` with the sizes of an array, and the expression for it in a table:
+    no declaration and NULL for a scalar, since C has no empty arrays.
+    """
     if not dims:
         return [], "NULL"
     return [f"static const int64_t {name}[] = {{{', '.join(map(str, dims))}}};"], name

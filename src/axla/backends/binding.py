@@ -37,8 +37,8 @@ def with_constants(module: Module, values: BoundValues) -> Module:
 
 
 def with_lent_constants(module: Module, values: BoundValues) -> tuple[Module, list[MovedLiteral]]:
-    """Returns (the module of `with_constants`, its literals in writable memory). These literals are not
-    copied yet.
+    """Returns (the module that `with_constants` makes, the constants whose values are in writable memory of
+    the caller). The values of these constants are not copied yet.
     """
     made, found = clone_module(module), literals(module, values)
     bind(made, found)

@@ -139,8 +139,8 @@ class Executable:
         self, inputs: Iterable[Iterable[Any]], options: ExecuteOptions | None = None, **keywords: Any
     ) -> list[list[Array]]:
         """Runs the program on all its devices. `inputs` has, for each device, an array for each leaf of the
-        parameters; the result has those of each device. The options are those of `execute`, as an object or
-        as keywords.
+        parameters; returns, for each device, an array for each leaf of the result. The options are those of
+        `execute`, as an object or as keywords.
         """
         rows, count = [list(given) for given in inputs], len(self.local_participants)
         if len(rows) != count:

@@ -118,9 +118,9 @@ class Capabilities:
 
 
 class Backend:
-    """Compiles modules and runs them. Another package derives a class from it, and either registers that
-    (`axla.backends.register`) or has an entry point of the group `axla.backends`: a function without
-    arguments that returns an instance.
+    """Compiles modules and runs them. Another package derives a class from it. It either registers a function
+    without arguments that returns an instance (`axla.backends.register`), or has an entry point of the group
+    `axla.backends` that is a function of this kind.
     """
 
     name: str = ""

@@ -174,7 +174,7 @@ class InterpretedExecutable(Executable):
         return values
 
     def _made(self, **limits: Any) -> Interpreter:
-        """Makes the interpreter for one run, with these limits and options."""
+        """Makes the interpreter for one run; `limits` are keyword arguments of `Interpreter`."""
         return Interpreter(**limits)
 
     @contextmanager

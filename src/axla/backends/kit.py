@@ -330,7 +330,7 @@ def _first(operand: Any, *_: Any) -> Any:
 
 class OpByOpBackend(Backend):
     """A backend that compiles to OpByOp executables. Derive from it, and set `executable` to the class of
-    them.
+    these executables.
     """
 
     executable: ClassVar[type[OpByOp]] = OpByOp

@@ -105,8 +105,8 @@ class CompileOptions:
         """Reads options from a serialised CompileOptionsProto.
 
         Fields that do not affect results are ignored: DebugOptions that axla has no flag for, effort,
-        profiles. UnsupportedError names a field that does and that axla does not support, InvalidArgument an
-        unknown flag.
+        profiles. Raises UnsupportedError, with the field's name, for other fields that axla does not support,
+        and InvalidArgument for an unknown flag.
         """
         from axla.proto import decode
 
@@ -205,8 +205,8 @@ _REFUSED = {
 
 
 def _sequence(name: str, values: Any, items: str = "texts", kind: Any = object) -> tuple[Any, ...] | None:
-    """Returns the values as a tuple; None for None and for no values. `kind` is the class that they must
-    have.
+    """Returns the values of the option `name` as a tuple; None for None and for an empty sequence.
+    InvalidArgument if a value is not of the class `kind`; `items` is the word for the values in the message.
     """
     if values is None:
         return None

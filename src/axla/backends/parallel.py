@@ -29,7 +29,9 @@ from axla.text.parser import parse_hlo
 CompileFunction = Callable[[Module, CompileOptions], Packed]
 """A function that compiles a module to machine code."""
 _devices = itertools.count(1 << 20, 1 << 10)
-"""Numbers of the first devices for programs that a run calls: its own devices are busy with it."""
+"""The number of the first device for each set of programs that a run calls. The devices of the run itself are
+busy with it.
+"""
 
 
 class Programs:

@@ -17,9 +17,10 @@ T = TypeVar("T")
 
 
 class Registry(Generic[T]):
-    """A table of named objects. `kind` is the word for them in messages; `wanted` is their class; `group` is
-    the group of entry points, which are functions that return an object. `own` has axla's functions as
-    `module:function`. Those are entry points too, but a source tree that is not installed has none.
+    """A table of named objects. `kind` is the word for the objects in messages; `wanted` is their class;
+    `group` is the group of entry points, which are functions that return an object. `own` has axla's
+    functions as `module:function`. The same functions are entry points of axla, but a source tree that is not
+    installed has no entry points.
     """
 
     def __init__(self, kind: str, wanted: type[T], group: str, own: Mapping[str, str]) -> None:

@@ -23,8 +23,8 @@ DynamicSizes = tuple[tuple[int, bool], ...]  # per dimension: size, whether it i
 
 
 def common_dims(lhs: Shape, rhs: Shape, broadcast_dimensions: Sequence[int] | None = None) -> tuple[int, ...]:
-    """The sizes of the result of an elementwise op on `lhs` and `rhs`. Raises ShapeError if the two cannot be
-    broadcast.
+    """The sizes of the result of an elementwise op on `lhs` and `rhs`. Raises ShapeError if the shapes cannot
+    be broadcast to common sizes.
     """
     return tuple(size for size, _ in _common(lhs, rhs, _expansion(lhs, rhs, broadcast_dimensions)))
 
@@ -93,9 +93,9 @@ def _expansion(a: Shape, b: Shape, broadcast_dimensions: Sequence[int] | None) -
 
 
 def check_places(label: str, places: Sequence[int], source: Shape, target: str, rank: int) -> None:
-    """Rejects `places` unless it has, in ascending order, one dimension of the target for each dimension of
-    `source`. `target` is the target's description for messages, `rank` its rank. Labels of the broken rules
-    begin with `label`.
+    """Rejects `places`, the dimensions of an array of rank `rank` to which the dimensions of `source` are
+    broadcast, unless they are in ascending order, one for each dimension of `source`. `target` describes the
+    array in messages; labels of the broken rules begin with `label`.
     """
     what = f"broadcast_dimensions={list(places)}"
     if len(places) != source.rank:

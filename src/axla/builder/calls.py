@@ -256,8 +256,8 @@ def DynamicReshape(
     new_size_bounds: Sequence[int],
     dims_are_dynamic: Sequence[bool],
 ) -> XlaOp:
-    """Reshapes to sizes that the program computes (`dim_sizes`). `new_size_bounds` are the largest possible
-    sizes.
+    """Reshapes to the sizes `dim_sizes`, which the program computes. `new_size_bounds` are the largest
+    possible sizes, and `dims_are_dynamic` says which dimensions of the result are dynamic.
     """
     (value,) = operands("DynamicReshape", operand)
     builder, what = value.builder, "DynamicReshape"
@@ -309,7 +309,7 @@ def CustomCallWithAliasing(
     api_version: CustomCallApiVersion = CustomCallApiVersion.API_VERSION_ORIGINAL,
 ) -> XlaOp:  # fmt: skip
     """As CustomCallWithLayout. `output_operand_aliasing` lists which results share the memory of operands:
-    ((output index), (operand number, (index in it))).
+    ((output index), (operand number, (index in the operand))). `literal` must be None.
     """
     _no_literal(literal)
     return _custom_call(

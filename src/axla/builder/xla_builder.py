@@ -208,7 +208,9 @@ class XlaBuilder:
         return self.add(Constant(literal.shape, literal), shape=literal.shape)
 
     def callee(self, computation: object, what: str) -> Computation:
-        """Copies a built computation into the module of this builder, once, and returns the copy."""
+        """Copies a built computation into the module of this builder, unless it was copied before, and
+        returns the copy. `what` names the argument in messages.
+        """
         source = computation_of(computation, what)
         if source not in self._embedded:
             self._embedded[source] = clone_computation(source, self._module, mapping=self._embedded)

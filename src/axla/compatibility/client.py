@@ -96,10 +96,10 @@ class Client:
         return GlobalData(value.shape, [put(leaf.array) for leaf in value.leaves() if leaf.shape.is_array])
 
     def TransferInProcess(self, value: object) -> Any:
-        """Shares memory instead of copying: a literal becomes data of the device, data of the device a
-        literal.
+        """Converts a literal to data of the device, or data of the device to a literal, by sharing memory
+        instead of copying.
 
-        If NumPy memory is shared with the device, it must not be written to as long as the data is used.
+        NumPy memory that is shared with the device must not be written to as long as the data is used.
         """
         if isinstance(value, GlobalData):
             return _joined(value.shape, iter([_view(leaf) for leaf in value.leaves]))
@@ -138,7 +138,7 @@ class Client:
         instance(GlobalData, data, "Unregister").release()
 
     def DeconstructTuple(self, data: GlobalData) -> list[GlobalData]:
-        """The elements of a tuple, which share its memory."""
+        """The elements of the tuple `data`, as data that shares the memory of the tuple."""
         whole = self.GetShape(data)
         if not isinstance(whole, TupleShape):
             raise InvalidArgument(f"DeconstructTuple: found {data!r}, wanted a tuple")
@@ -169,7 +169,7 @@ class Client:
         self, computation: XlaComputation, arguments: Sequence[GlobalData] = (),
         shape_with_output_layout: AnyShape | None = None,
     ) -> GlobalData:  # fmt: skip
-        """Runs a computation on data of the device; the result stays there."""
+        """Runs a computation on data of the device; the result stays on the device."""
         return self._execute(computation, arguments, shape_with_output_layout, asynchronous=False)
 
     def ExecuteAsync(
@@ -267,7 +267,7 @@ class Client:
 
 
 class LocalClient(Client):
-    """A client whose devices are in this process, as those of all clients are."""
+    """A client whose devices are in this process, as the devices of all clients here are."""
 
     def platform(self) -> str:
         """The name of the backend."""
@@ -286,7 +286,7 @@ class ClientLibrary:
 
     @classmethod
     def GetOrCreateLocalClient(cls, backend: str = "cpu") -> LocalClient:
-        """The client of a backend, the same one every time."""
+        """Returns the client of a backend; later calls return the same client."""
         with cls._lock:
             if text(backend, "backend") not in cls._clients:
                 cls._clients[backend] = LocalClient(backend)
@@ -325,8 +325,8 @@ def _view(leaf: Any) -> np.ndarray:
 
 
 def _joined(shape: AnyShape, leaves: Any) -> Literal:
-    """The literal of a shape, made of the next arrays in `leaves`. (It is recursive, as tuples nest only a
-    few levels.)
+    """A literal of a shape, made of the next arrays of the iterator `leaves`, one for each array of the
+    shape. (It is recursive, as tuples nest only a few levels.)
     """
     if isinstance(shape, TupleShape):
         return Literal(shape, elements=[_joined(element, leaves) for element in shape.elements])
@@ -347,7 +347,9 @@ def _admits(wanted: AnyShape, found: AnyShape) -> bool:
 
 
 def _actual(shape: AnyShape, leaves: Iterator[Any]) -> AnyShape:
-    """The shape in which dynamic dimensions have the sizes of the next arrays in `leaves`."""
+    """The shape with the actual sizes of dynamic dimensions: those of the next arrays of `leaves`, one for
+    each array of the shape.
+    """
     if isinstance(shape, TupleShape):
         return TupleShape([_actual(element, leaves) for element in shape.elements])
     if not isinstance(shape, Shape):

@@ -222,24 +222,26 @@ class ComputationBuilder:
 
     @_deferred
     def LogicalAnd(self, lhs: Any, rhs: Any, broadcast_dimensions: Sequence[int] | None = None) -> XlaOp:
-        """Element by element, whether both operands, arrays of pred, are true."""
+        """Computes for each element whether both operands, arrays of pred, are true."""
         return ops.And(*self._typed("LogicalAnd", PRED, lhs, rhs), broadcast_dimensions)
 
     @_deferred
     def LogicalOr(self, lhs: Any, rhs: Any, broadcast_dimensions: Sequence[int] | None = None) -> XlaOp:
-        """Element by element, whether at least one of the operands, arrays of pred, is true."""
+        """Computes for each element whether at least one of the operands, arrays of pred, is true."""
         return ops.Or(*self._typed("LogicalOr", PRED, lhs, rhs), broadcast_dimensions)
 
     @_deferred
     def LogicalNot(self, operand: Any) -> XlaOp:
-        """Element by element, whether the operand, an array of pred, is false."""
+        """Computes for each element whether the operand, an array of pred, is false."""
         return ops.Not(*self._typed("LogicalNot", PRED, operand))
 
     @_deferred
     def Map(
         self, operands: Sequence[XlaOp], computation: XlaComputation, static_operands: Sequence[XlaOp] = ()
     ) -> XlaOp:
-        """Applies a computation element by element; scalar static operands are the same for all elements."""
+        """Applies a computation element by element. Static operands are scalars that are the same for all
+        elements.
+        """
         values = several("Map", self._builder, operands)
         dims = getattr(values[0].shape, "dims", ()) if values else ()
         return ops.Map(self._builder, values, computation, range(len(dims)), static_operands)
@@ -249,7 +251,9 @@ class ComputationBuilder:
         self, operand: XlaOp, init_value: XlaOp, computation: XlaComputation,
         window_dimensions: Sequence[int], window_strides: Sequence[int], padding: Sequence[tuple[int, int]],
     ) -> XlaOp:  # fmt: skip
-        """Combines the elements at each position of a window, with (low, high) padding per dimension."""
+        """Combines the elements of a window at each of its positions. `padding` has (low, high) per
+        dimension.
+        """
         return ops.ReduceWindowWithGeneralPadding(
             operand, init_value, computation, window_dimensions, window_strides, (), (), padding
         )
@@ -318,7 +322,7 @@ class ComputationBuilder:
         return ComputationBuilder(self._client, computation_name, parent=self)
 
     def SetReturnValue(self, operand: XlaOp) -> None:
-        """Makes `operand` the result, rather than the op added last."""
+        """Makes `operand` the result of the computation, which is otherwise the op added last."""
         self._raise_noted()
         if instance(XlaOp, operand, "SetReturnValue").builder is not self._builder:
             raise InvalidArgument("SetReturnValue: the operand belongs to another builder")
@@ -334,8 +338,8 @@ class ComputationBuilder:
         return self._builder.build(result)
 
     def BuildAndNoteError(self) -> XlaComputation:
-        """Like Build, but a mistake becomes a mistake of the parent, and the returned computation is then
-        empty.
+        """Returns the computation, as Build does. A mistake becomes the mistake of the parent builder instead
+        of being raised; the returned computation is then empty.
         """
         if self._parent is None:
             raise InvalidArgument(f"BuildAndNoteError: builder '{self.name()}' has no parent; use Build")
@@ -392,7 +396,7 @@ def _array(values: Any, dtype: Any = None) -> np.ndarray:
 
 def _method(function: Callable[..., XlaOp]) -> Callable[..., Any]:
     """Makes a method of a function of `ops`. If the function's first argument is a builder, the method passes
-    its own.
+    the builder of its own object.
     """
     parameters = list(inspect.signature(function).parameters.values())
     takes_builder = parameters[0].name == "builder"
@@ -411,7 +415,9 @@ def _method(function: Callable[..., XlaOp]) -> Callable[..., Any]:
 
 
 def _f32_method(name: str) -> Callable[..., Any]:
-    """Makes a method for f32 arrays only of a function of `ops`, as in XLA's first documents."""
+    """Makes a method of the function `name` of `ops`. It accepts only f32 arrays, as in XLA's first
+    documents.
+    """
 
     def method(self: ComputationBuilder, operand: Any) -> XlaOp:
         value = self._typed(f"{name}F32", F32, operand)

@@ -138,7 +138,7 @@ class LoadedExecutable:
         self._executable = compiled or devices.compile(computation.module, options)
 
     def execute(self, arguments: Sequence[Any]) -> list[Any]:
-        """The leaves of the result for one value per parameter leaf."""
+        """Runs the program with one value for each parameter leaf, and returns the leaves of the result."""
         return self._executable.execute(list(arguments))
 
     def hlo_modules(self) -> list[Module]:

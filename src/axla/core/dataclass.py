@@ -158,8 +158,8 @@ def _init(cls: Any) -> Any:
 
 
 def _comparison(namespace: typing.Mapping[str, Any], found: dict[str, Any], frozen: bool) -> dict[str, Any]:
-    """The methods `__eq__` and `__hash__`, which use the values of the compared fields. Methods that the
-    class defines itself are left out.
+    """The methods `__eq__` and `__hash__` of a class, which use the values of the compared fields among
+    `found`. Methods that the class defines itself, in `namespace`, are left out.
     """
     names = [name for name, part in found.items() if part.compare]
     get: Any = attrgetter(*names) if names else lambda self: ()

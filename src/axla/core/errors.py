@@ -73,7 +73,9 @@ class ParseError(AxlaError):
 
     @classmethod
     def at(cls, message: str, source: str, offset: int) -> ParseError:
-        """Makes the error for a character offset in `source`. Offsets beyond its ends are clamped."""
+        """Makes the error for the character at `offset` in `source`. An offset before the beginning or after
+        the end is clamped.
+        """
         offset = max(0, min(offset, len(source)))
         line = source.count("\n", 0, offset) + 1
         column = offset - (source.rfind("\n", 0, offset) + 1) + 1

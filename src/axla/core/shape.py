@@ -85,7 +85,9 @@ LAYOUT_KEYS = {
     "E": "element_bits", "S": "memory_space", "SC": "split_configs", "P": "physical_shape",
     "M": "metadata_prefix",
 }  # fmt: skip
-"""The letters of the parts of a layout's text that follow its dimensions, in this order, and their fields."""
+"""The fields of a layout by the letters that introduce them in its text. They follow the dimensions in this
+order.
+"""
 
 _DEFAULT_LAYOUTS: dict[int, Layout] = {}
 

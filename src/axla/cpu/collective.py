@@ -111,8 +111,8 @@ def _ragged(data: Shape, output: Shape, *indices: Shape) -> bool:
 
 
 def _fold(entry: ValuePlaces, name: str, shapes: list[Shape]) -> Kernel:
-    """The kernel called `name`, which must combine elements of arrays of these shapes and overwrite the first
-    ones.
+    """The kernel called `name`. It must combine the elements of two arrays of each of these shapes, and write
+    the result over the first one.
     """
     kernel = next((kernel for kernel in entry.program.kernels if kernel.name == name), None)
     flat = [Shape(s.dtype, (max(s.size, 1),)) for s in shapes]
@@ -169,7 +169,9 @@ def _moved(
     members: int,
     kernel: Kernel | None,
 ) -> list[int]:
-    """The fields of the MOVED struct of an operand."""
+    """The fields of the MOVED struct of an operand: the number of its rows or blocks, the bytes of each, and
+    the bytes of the result. `kernel` is the kernel that combines elements, None if none does.
+    """
     shape, total = operand.shape, result.shape.byte_size
     if kernel is not None and kernel.plan.blocks is not None:
         blocks, length = kernel.plan.blocks
@@ -193,7 +195,9 @@ def _rows(value: ArrayValue) -> list[int]:
 
 
 def _seat(step: CollectiveStep, keys: tuple[RendezvousKey, ...], participant: int) -> list[int]:
-    """The fields of the SEAT struct of a participant."""
+    """The fields of the SEAT struct of a participant: the number of its rendezvous, -1 if it has none; its
+    position in the group; and the position of the member whose data it takes, -1 if it takes none.
+    """
     for number in step.rendezvous_keys:
         members = keys[number].members
         if participant in members:

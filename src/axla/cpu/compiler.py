@@ -112,7 +112,9 @@ def entry_level(program: Program) -> int:
 def dump_code(
     module: Module, program: Program, texts: Sequence[str], target: Target, levels: Sequence[int]
 ) -> None:
-    """Writes the program, LLVM IR and assembly to the dump folder of a module."""
+    """Writes the program, LLVM IR and assembly to the dump folder of a module. `texts` are the LLVM modules,
+    `levels` the optimization level of each.
+    """
     dump.write_text(module, "program.txt", print_program(program))
     dump.write_text(module, "ir.ll", "\n".join(texts))
     assembly = [llvm.emit_assembly(text, target, level=n) for text, n in zip(texts, levels, strict=True)]
@@ -123,8 +125,8 @@ def dump_code(
 def compile_module(
     module: Module, target: Target | None = None, *, parts: int = 0, choose: Choose | None = None
 ) -> Packed:  # fmt: skip
-    """Compiles a module to object code. The module is changed; pass a clone to keep it. `choose` as for
-    `compile_program`.
+    """Compiles a module to object code. The module is changed; pass a clone to keep it. `parts` as for
+    `llvm_modules`, `choose` as for `compile_program`.
     """
     target = target or host_target()
     constants: dict[Literal, int] = {}
@@ -140,7 +142,8 @@ def compile_module(
 @collector_paused()
 def compile_text(text: str, segment: bytes = b"", target: Target | None = None, *, parts: int = 0) -> Packed:
     """Compiles a program's text, as `print_program` wrote it, to object code for a target, which need not be
-    the one that it was made for. `segment`: the bytes of its constants. Raises the errors of `load_program`.
+    the one that it was made for. `segment`: the bytes of its constants. `parts` as for `llvm_modules`. Raises
+    the errors of `load_program`.
     """
     target = target or host_target()
     return code_of(load_program(text, segment, target), segment, target, parts=parts)
@@ -150,7 +153,10 @@ def code_of(
     program: Program, segment: bytes | memoryview, target: Target, *, parts: int = 0,
     dumped: Module | None = None, emit: EmitEntry = emit_entry,
 ) -> Packed:  # fmt: skip
-    """Compiles a program to object code; `emit` writes its entry function."""
+    """Compiles a program to object code; `emit` writes its entry function. `segment`: the bytes of its
+    constants. `parts` as for `llvm_modules`. `dumped` is the module whose dump folder gets the code, None to
+    dump nothing.
+    """
     with trace.span("emit"):
         texts = llvm_modules(program, target, parts=parts, emit=emit)
     most = flags.current().optimization_level
@@ -169,8 +175,8 @@ def code_of(
 def _objects(
     texts: Sequence[str], target: Target, emitters: Sequence[Callable[[str, Target], bytes]]
 ) -> tuple[bytes, ...]:
-    """Compiles LLVM modules to object code in several threads. LLVM holds no Python lock meanwhile, so that
-    processes would not be faster (docs/benchmarks.md).
+    """Compiles LLVM modules to object code in several threads, each with its function in `emitters`. LLVM
+    holds no Python lock meanwhile, so that processes would not be faster (docs/benchmarks.md).
     """
     done, one_at_a_time = count(1), threading.Lock()
 

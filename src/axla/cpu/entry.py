@@ -158,7 +158,9 @@ class EntryWriter(ValuePlaces):
         self.parallel_for(f.glob(phase.symbol), args, phase.count, phase.grain)
 
     def parallel_for(self, kernel: Ssa, args: Ssa, count: int, grain: int) -> None:
-        """Writes a call of the frame's `parallel_for`; an error code of it is returned from the function."""
+        """Writes a call of the frame's `parallel_for`. If the call returns an error code, the entry function
+        returns this code.
+        """
         f = self.f
         ranges = f.const("i64", count), f.const("i64", grain)
         frame = f.params["frame"]

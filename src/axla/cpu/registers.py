@@ -26,7 +26,9 @@ WIDE = (8, 16)
 
 
 def emit_registers(entry: ValuePlaces, step: RegisterStep) -> None:
-    """Writes a register step, after which its results are in registers and in their slices."""
+    """Writes a register step. After it, its results are in registers, and in the slices that `step.results`
+    names for some of them.
+    """
     writer = _Registers(entry)
     computation = step.computation
     for parameter, value in zip(computation.parameters, step.operands, strict=True):

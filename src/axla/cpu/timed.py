@@ -62,14 +62,16 @@ class TimedEntry(EntryWriter):
                 self.lap(number)
 
     def lap(self, row: int) -> None:
-        """Writes a reading of the clock that adds the time since the last reading to a row."""
+        """Writes a reading of the clock that adds the time since the last reading to the counters of row
+        number `row`.
+        """
         f = self.f
         f.call("void", "axla_lap", f.params["frame"], self.state, f.const("i64", 2 * row))
 
 
 def timed_program(module: HloModule, target: Target) -> tuple[Packed, list[Row]]:
-    """Compiles a module, which is changed, with clocks. Returns the program and its rows, in the order of the
-    counters.
+    """Compiles a module, which is changed, to a program that measures its steps. Returns the program, and the
+    profile rows of the measured steps, in the order of the counters.
     """
     rows: list[Row] = []
 

@@ -79,7 +79,7 @@ class _Reader(TokenCursor):
         return found
 
     def name(self, what: str) -> str:
-        """Reads a word, or a string in quotes."""
+        """Reads a word, or a string in quotes. `what` describes it in the message of an error."""
         if self.kind not in ("word", "string"):
             self.fail(what)
         quoted = self.kind == "string"

@@ -291,8 +291,9 @@ def _check_python(site: CallSite, target: CallTarget) -> None:
 
 
 def keywords_of(function: Callable[..., Any], site: CallSite) -> dict[str, Any]:
-    """The keyword arguments for a Python function: the attributes of a typed call. For other calls, if the
-    function has a parameter `opaque`, it is the configuration as bytes.
+    """The keyword arguments for a Python function. For a typed call they are its attributes. For other calls,
+    the configuration as bytes is the argument `opaque`, if the function has this parameter; otherwise there
+    are none.
     """
     if function in BUILT_IN.values():
         return {"site": site}

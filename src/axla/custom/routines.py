@@ -162,13 +162,17 @@ class _Builder:
         return LeafAddress(RESULT, number, stride=prod(dims) * dtype.itemsize)
 
     def over(self, operand: int, number: int, dtype: DType, *dims: int) -> LeafAddress:
-        """The address of a result that is first set to a copy of an operand."""
+        """The address of result `number`, which is first set to a copy of an operand. `dtype` and `dims` are
+        the element type and the sizes that both must have in each matrix of the batch.
+        """
         self.operand(operand, dtype, *dims)
         self.copies.append((operand, number))
         return self.result(number, dtype, *dims)
 
     def cleared(self, number: int, dtype: DType, *dims: int) -> LeafAddress:
-        """The address of a result that is first set to zero, as the routine may leave it undefined."""
+        """The address of result `number`, which is first set to zero, as the routine may leave it undefined.
+        `dtype` and `dims` are the element type and the sizes that it must have in each matrix of the batch.
+        """
         self.zeroed.append(number)
         return self.result(number, dtype, *dims)
 

@@ -77,7 +77,7 @@ def _waits(step: Step) -> bool:
 
 
 def reasons(program: Program, target: Target) -> dict[str, str]:
-    """The kernels that a device cannot run, with the reasons."""
+    """The names of the kernels that a device cannot run, each with the reason."""
     if target.has_double:
         return {}
     why = "it computes with f64, which the device does not have"
@@ -128,8 +128,8 @@ def refused_kernels(program: Program, driver: Driver) -> dict[str, str]:
 
 
 def text_of(program: Program, target: Target, here: Mapping[str, str], stage: str) -> str:
-    """The text of a program at a stage: "program", "llvm" (host, then device), or the format of its
-    kernels.
+    """The text of a program at a stage: "program", "llvm" (host, then device), or the format of its kernels.
+    `here` has the names of the kernels that the host runs.
     """
     host = host_target()
     program, _ = with_transfers(program, here, host)
@@ -144,7 +144,9 @@ def text_of(program: Program, target: Target, here: Mapping[str, str], stage: st
 
 
 def rows_of(program: Program) -> dict[str, Row]:
-    """The profile row for each kernel function: that of the first step that calls it."""
+    """The profile row for each kernel function: that of the first step that calls it. The bytes and
+    operations of a kernel are in the row of its first function only.
+    """
     kernels = {kernel.name: kernel for kernel in program.kernels}
     found: dict[str, Row] = {}
     for step in all_steps(program):

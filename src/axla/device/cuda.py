@@ -68,7 +68,7 @@ def _entered(f: GlueFunction, context: Ssa) -> Ssa:
 
 @_FUNCTIONS("cuda_event", "i32", "place:ptr, stream:ptr, how:i32")
 def _event(f: GlueFunction, place: Ssa, stream: Ssa, how: Ssa) -> None:
-    """Creates an event and puts it into the queue."""
+    """Creates an event with the flags `how`, stores it at `place`, and records it in the stream."""
     _try(f, "cuEventCreate", place, how)
     code = f.call("i32", "cuEventRecord", place.load("ptr"), stream)
     with f.if_(code.ne(0)):
@@ -110,8 +110,8 @@ def _copy(f: GlueFunction, context: Ssa, target: Ssa, source: Ssa, size: Ssa) ->
 
 @_FUNCTIONS("cuda_happened", "i32", "event:ptr, flag:ptr, tries:i64", exported=True)
 def _happened(f: GlueFunction, event: Ssa, flag: Ssa, tries: Ssa) -> None:
-    """0 when the event has happened, an error code, or -1 when the flag is set or the time limit is
-    reached.
+    """Writes a function that waits for an event. It returns 0 when the event has happened, CUDA's code of an
+    error, or -1 when the flag is set or after `tries` tests of the event.
     """
 
     def look() -> None:
@@ -175,7 +175,7 @@ def devices() -> list[tuple[Any, int]]:
 
 
 class CudaHandle:
-    """A CUDA object, released by a function when it is no longer referenced."""
+    """A CUDA object, released by the CUDA function `back` when it is no longer referenced."""
 
     def __init__(self, driver: Cuda, back: str, address: int | None = None) -> None:
         self._driver, self._back, self.address = driver, back, c.c_void_p(address)
@@ -254,7 +254,9 @@ class Cuda(Driver):
         return event
 
     def happened(self, event: CudaHandle, flag: int = 0) -> bool:
-        """Whether an event has happened; polls a limited number of times, or until `flag` is set."""
+        """Whether an event has happened. Tests it a limited number of times, or until the i32 at the address
+        `flag` is set.
+        """
         self._check("a run", self.lib.cuCtxSetCurrent(self._context))
         code = self._happened(event.address, flag or c.addressof(self._none), TRIES)
         self._check("a run", max(code, 0))
@@ -323,7 +325,9 @@ class Cuda(Driver):
         return OutOfMemory(str(found)) if code == _OUT_OF_MEMORY else found
 
     def call(self, what: str, name: str, *arguments: Any) -> None:
-        """Calls a CUDA function in the device's context."""
+        """Calls a CUDA function in the device's context. If it fails, raises an error, in which `what`
+        describes the call.
+        """
         self._check(what, self.lib.cuCtxSetCurrent(self._context) or getattr(self.lib, name)(*arguments))
 
     def drop(self, name: str, *arguments: Any) -> None:

@@ -67,8 +67,8 @@ def looked(f: GlueFunction, flag: Ssa, tries: Ssa, look: Callable[[], None], sto
 
 
 class Pool:
-    """Free memory of a device, by size. Work that is still queued uses memory before the work of its next
-    owner does.
+    """Free memory of a device, by size. Memory may be given back while queued work still uses it: the queue
+    runs in order, so that the work of the next owner begins later.
 
     It takes no lock, since the garbage collector may free memory at any point.
     """
@@ -94,7 +94,7 @@ class Pool:
             return self._driver.allocate(size)
 
     def give(self, address: int, size: int) -> None:
-        """Gives back memory from `take`."""
+        """Keeps memory from `take` for later allocations, or returns it to the driver if too much is kept."""
         kept = sum(each * len(addresses) for each, addresses in list(self._free.items()))
         if kept + size > MOST_KEPT:
             self._driver.free(address)
@@ -173,12 +173,14 @@ class Driver:
             pass
 
     def build(self, kernels: Sequence[str], code: bytes) -> Loaded:
-        """Loads code that was compiled for `target`; CompileError with the driver's log."""
+        """Loads code that was compiled for `target`, and looks up the functions `kernels` in it; CompileError
+        with the driver's log.
+        """
         raise NotImplementedError
 
     def timed(self) -> AbstractContextManager[dict[int, list[int]]]:
-        """Measures work queued inside: for each kernel's handle the nanoseconds of every launch, available
-        afterwards.
+        """Measures the work that is queued in the `with` block: for each kernel's handle the nanoseconds of
+        every launch, available after the block.
         """
         raise NotImplementedError
 

@@ -104,14 +104,14 @@ class DeviceEntryWriter(EntryWriter):
         self.move("write", self.pointer(target.memory), buffer, size)
 
     def move(self, name: str, target: Ssa, source: Ssa, size: Ssa) -> None:
-        """Writes a copy of bytes between host and device, which may wait; the run ends early if it is to
-        stop.
+        """Writes a call of the driver function `name` ("read" or "write"), which copies bytes between host
+        and device and may wait. The run then ends if it was stopped.
         """
         self.drive(name, target, source, size, self.f.params["frame"].get(abi.FRAME, "cancel"))
         self.f.poll()
 
     def drive(self, name: str, *arguments: Ssa) -> None:
-        """Writes a call of a driver function; if the call fails, the run ends."""
+        """Writes a call of the driver function `name` of DRIVER; if the call fails, the run ends."""
         f = self.f
         code = f.call_pointer(
             "i32", self.driver.get(DRIVER, name), self.driver.get(DRIVER, "context"), *arguments

@@ -128,8 +128,8 @@ class DeviceExecutable(Executable):
         self, arguments: list[DeviceMemory], results: list[DeviceMemory], workspace: DeviceMemory,
         before: list[DeviceRun], options: ExecuteOptions,
     ) -> DeviceRun:  # fmt: skip
-        """Makes a run, which is queued or handed to the thread. `before` are the runs that compute its
-        arguments.
+        """Makes a run, which is queued here or handed to the runner's thread. `before` are the runs that
+        compute its arguments.
         """
         driver, runner = self.driver, self._runner
         given, made = (_addresses(memory.address for memory in each) for each in (arguments, results))
@@ -306,7 +306,8 @@ class DeviceBackend(Backend):
 
     def compile(self, client: Client, module: Module, options: CompileOptions) -> Executable:
         """Compiles kernels for the device and the entry for the host. Kernels that the driver cannot build
-        run on the host, with a warning; CompileError if the driver can build each kernel alone.
+        run on the host, with a warning. Raises CompileError if the driver builds each kernel alone, but not
+        all together.
         """
         options.refuse_machine(self.name)
         driver, runner = self._queue_for(client, options)
@@ -352,7 +353,7 @@ class DeviceBackend(Backend):
         return driver, runner_of(driver)
 
     def device_put(self, array: Any, device: Device) -> Array:
-        """Copies an array-like to a device; InvalidArgument for what is not an array."""
+        """Copies an array-like to a device; InvalidArgument if `array` cannot be converted to an array."""
         try:
             return put(self.driver(device.local_id), array, device.local_id)
         except (TypeError, ValueError) as error:

@@ -89,8 +89,8 @@ class DeviceRun:
             timer.cancel()
 
     def check(self) -> None:
-        """Raises the run's error; RuntimeFailure on the thread that must queue the run, which would wait for
-        itself.
+        """Raises the run's error. On the thread that must queue the run, raises RuntimeFailure, since the
+        thread would wait for itself.
         """
         if self.error is not None:
             raise raised_again(self.error)
@@ -101,7 +101,7 @@ class DeviceRun:
             )
 
     def is_stopped(self) -> bool:
-        """Whether the run was stopped; it then has the error for that."""
+        """Whether the run was stopped or has failed. A stopped run gets the error for that."""
         if time.monotonic() > self.late:
             self.stop(abi.DEADLINE)
         try:
@@ -168,7 +168,9 @@ class DeviceArray(DistantArray):
         return self._run
 
     def memory(self, what: str) -> DeviceMemory:
-        """The memory of the array. Raises InvalidArgument if it was deleted, or the error of its run."""
+        """The memory of the array. Raises InvalidArgument, whose message begins with `what`, if it was
+        deleted, or the error of its run.
+        """
         if self._run is not None:
             self._run.check()
         return self._head(what)

@@ -322,7 +322,9 @@ class OpenCL(Driver):
         return Event(self.lib, event.value or 0)
 
     def happened(self, event: Event, flag: int = 0) -> bool:
-        """Whether an event has happened; polls a limited number of times, or until `flag` is set."""
+        """Whether an event has happened. Tests it a limited number of times, or until the i32 at the address
+        `flag` is set.
+        """
         code = self._happened(event.address, flag or c.addressof(self._none), TRIES)
         if code < 0:
             raise self.error("a run", code)

@@ -21,7 +21,8 @@ from axla.device.memory import DeviceRun
 from axla.program import abi
 
 _EXIT_WAIT = 0.45
-"""The seconds for which the end of the interpreter waits for runs, both before and after it stops the rest.
+"""The seconds for which the exit of the interpreter waits for runs. It then stops those that remain, and
+waits for as long again.
 """
 
 
@@ -35,8 +36,8 @@ class Runner:
         self._thread: threading.Thread | None = None
 
     def is_busy(self) -> bool:
-        """Whether a new run must be handed to the thread, after earlier ones; False on the thread itself,
-        whose functions may start runs.
+        """Whether a new run must be handed to the thread, after earlier ones. False on the thread itself,
+        where functions that programs call may start runs.
         """
         return bool(self._left) and threading.current_thread() is not self._thread
 

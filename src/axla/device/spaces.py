@@ -163,8 +163,9 @@ class _Split:
         self.hosted(step, steps, {}, step.scratch.size if step.scratch is not None else 0)
 
     def hosted(self, step: Any, steps: Steps, over: Mapping[int, int], scratch: int) -> None:
-        """Adds a step on copies of its operands, whose results are copied to the device. `over`: the operand
-        that a result is written over, by number.
+        """Adds a step that the host runs on copies of its operands; its results are copied to the device.
+        `over` has, by the number of a result, the number of the operand that it is written over. `scratch` is
+        the size of the step's scratch memory in bytes.
         """
         self.used = 0
         operands = tuple(value and self.on_host(value) for value in step.operands)

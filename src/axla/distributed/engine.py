@@ -1,8 +1,9 @@
 """The engine of collectives over MPI: it transfers bytes; native code combines and copies them.
 
-Each member of a group sends the others what they read of its operands: directly to its place in a result, if
-it is contiguous there, else to memory of the engine. Then each does its part as within one process
-(`codegen.native.collectives.do_part`). So results have the same bits; MPI itself does no arithmetic.
+Each member of a group sends every other member the bytes of its operands that this one reads. They are
+received directly in a result, if they are contiguous there, else in memory of the engine. Then each member
+does its part as within one process (`codegen.native.collectives.do_part`). So results have the same bits; MPI
+itself does no arithmetic.
 """
 
 from __future__ import annotations
@@ -41,9 +42,9 @@ _Frame, _Head, _Moved, _Seat, _Rendezvous, _Slot = _structs
 
 @dataclass(frozen=True, slots=True)
 class ReadRange:
-    """The bytes that a participant reads of an operand of another: `rows` blocks of `bytes` bytes from offset
-    `begin` on, each `stride` bytes after the one before. They are written to offset `at` of result number
-    `result`, or, if that is -1, to memory of the engine.
+    """The bytes that a participant reads of an operand of another participant: `rows` blocks of `bytes` bytes
+    from offset `begin` on, each `stride` bytes after the one before. They are written to offset `at` of
+    result number `result`, or, if `result` is -1, to memory of the engine.
     """
 
     begin: int
@@ -69,7 +70,7 @@ def _share(step: ParticipantCollective, reader: int, owner: int, n: int) -> Read
 
 
 def _folded(step: ParticipantCollective, reader: int, owner: int, n: int) -> ReadRange:
-    """The part of a result that its owner has combined."""
+    """The part of result n that the participant at position `owner` has combined."""
     share = _share(step, owner, owner, n)
     return ReadRange(share.begin, share.bytes, result=n, at=share.begin)
 
@@ -103,8 +104,8 @@ def _whole(step: ParticipantCollective, reader: int, owner: int, n: int) -> Read
 
 
 def _rows(step: ParticipantCollective, reader: int, owner: int, n: int) -> ReadRange:
-    """The data of every member, and the starts, sizes and output offsets of its rows, but not its output,
-    which is operand 1.
+    """The part of operand n that is read in a ragged-all-to-all: all data, and the starts, sizes and output
+    offsets of its rows, but nothing of operand 1, the output.
     """
     if n == 1:
         return _NOTHING
@@ -112,7 +113,9 @@ def _rows(step: ParticipantCollective, reader: int, owner: int, n: int) -> ReadR
 
 
 PieceRule = Callable[["ParticipantCollective", int, int, int], ReadRange]
-"""Returns the bytes that the participant at position `reader` reads of operand n of the one at `owner`."""
+"""Returns the bytes that the participant at position `reader` of the group reads of operand n of the
+participant at position `owner`.
+"""
 
 _PIECES: dict[int, tuple[str, PieceRule]] = {
     PartKind.FOLD: ("all-reduce", _share), PartKind.FOLD_OWN: ("reduce-scatter", _own),
@@ -159,8 +162,8 @@ class ParticipantCollective:
         self.rendezvous = _Rendezvous(size=self.size, slots=c.addressof(self.slots))
 
     def _plan(self, pieces: PieceRule, count: int) -> list[tuple[int, int, ReadRange, bool]]:
-        """All transfers with other members: (position in the group, operand, bytes, whether they are
-        sent).
+        """All transfers with other members, as (position in the group, operand, bytes, whether they are
+        sent). `pieces` is the rule for the bytes of each of the `count` operands.
         """
         mine = self.seat.position
         return [
@@ -172,8 +175,9 @@ class ParticipantCollective:
         ]
 
     def visit(self, frame: int, ins: int, outs: int, kernels: int) -> int:
-        """Receives the bytes that are read, does this participant's part, and sends the parts of results.
-        Returns 0, or the error code of native code.
+        """Receives the bytes that this participant reads, does its part, and sends the parts of results.
+        `ins` and `outs` are the addresses of tables of its operands and results. Returns 0, or the error code
+        of native code.
         """
         operands, results = (self.addresses.from_address(p) for p in (ins, outs))
         self._exchange(frame, self.moves, operands, results)

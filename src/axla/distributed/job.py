@@ -32,7 +32,7 @@ _job: Job | None = None
 
 
 class Job:
-    """The processes of a job. Device d is device d % local of process d // local."""
+    """The processes of a job, `local` devices each. Device d is device d % local of process d // local."""
 
     def __init__(self, mpi: Any, local: int) -> None:
         self._world = mpi.COMM_WORLD
@@ -110,8 +110,8 @@ class Job:
 
 
 def initialize(devices_per_process: int = 1) -> Job:
-    """Joins the other processes of the job; all must call it in the same way. Further calls return the same
-    job.
+    """Joins the other processes of the job; all must call it with the same argument. Further calls return the
+    same job.
 
     InvalidArgument if `devices_per_process` differs from that of an earlier call or of another process, or if
     programs have already been compiled for `cpu`, whose client then lacks the devices of the job.

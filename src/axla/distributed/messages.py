@@ -17,7 +17,9 @@ from axla.program import abi
 PAUSE = 50e-6
 """The seconds between tests of a request, once it takes longer than its transfer should."""
 _SPIN, _RATE = 1e-3, 200e6
-"""The seconds of tests without a pause, to which the size in bytes, divided by this rate, is added."""
+"""A wait tests requests without a pause for _SPIN seconds, and in addition for the seconds that their bytes
+take at a rate of _RATE bytes per second.
+"""
 Pending = list[tuple[Any, str]]
 """(MPI request, name of the process at the other end) pairs."""
 
@@ -109,8 +111,8 @@ class MpiMailbox(Mailbox):
         return True
 
     def failed(self, error: BaseException) -> None:
-        """Marks the job as broken, since other processes may wait in a collective of this run and must not
-        meet a later one in it.
+        """Marks the job as broken: other processes may still wait in a collective of this run, and must not
+        meet a later collective of this process there.
         """
         if self.engine.channels:
             self.job.broken = self.job.broken or str(error)

@@ -63,8 +63,8 @@ def scaled(self: Grouped, operands: Sequence[AnyShape], result: AnyShape, at: in
 
 
 def equal_addends(inst: Instruction[Combining]) -> int:
-    """The number of times that a reduction of a broadcast constant adds it: the number of members of a group,
-    as in XLA, which recognises sums of broadcast scalars.
+    """The number of times that a sum over a group adds the same broadcast constant: the number of members of
+    the group, as in XLA, which recognises sums of broadcast scalars.
 
     1 for other operands, other computations than a sum, and groups of different sizes.
     """

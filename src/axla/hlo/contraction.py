@@ -181,7 +181,9 @@ class Dot(Contraction):
 
 
 def _stored(shape: Shape, side: str, dimension: int, sparsity: tuple[Sparsity, ...]) -> int:
-    """The size of a dimension of the dense array: a sparse operand (`side`: L or R) stores fewer elements."""
+    """The size of a dimension of the dense array that an operand stands for. `side` is the operand, L or R;
+    if the dimension is sparse, the operand stores fewer elements than the dense array has.
+    """
     for s in sparsity:
         if s.operand == side and s.dimension == dimension:
             return shape.dims[dimension] * s.of // s.kept

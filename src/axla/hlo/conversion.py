@@ -115,8 +115,8 @@ class Bitcast(Op):
         return 0
 
     def evaluate(self, operand: np.ndarray) -> np.ndarray:
-        """Returns the result for default layouts of operand and result. A NumPy array has no HLO layout, so
-        that others cannot be evaluated here.
+        """Returns the result for default layouts of operand and result. A NumPy array has no HLO layout, so a
+        bitcast with other layouts cannot be evaluated here.
         """
         return casting.reinterpret(operand, array(self.shape))
 

@@ -102,8 +102,9 @@ def same_dims(self: Op, operands: Sequence[Shape], dtype: DType) -> Shape:
 
 
 def _known_dims(first: Shape, second: Shape) -> Shape | None:
-    """The dims of two shapes that agree except where one of them has an unbounded dimension, `?`: there the
-    size of the other one. None if they do not agree.
+    """The dims of two shapes, of which at least one has unbounded dimensions, `?`. There the result has the
+    size of the other shape; all other sizes must be equal. None if they are not, or if no dimension is
+    unbounded.
     """
     if first.rank != second.rank or not (first.is_unbounded or second.is_unbounded):
         return None
@@ -213,7 +214,8 @@ def _declare(
 
 
 def unary(opcode: str, function: Callable, accepts: Accepts, doc: str, **facts: Any) -> Any:
-    """Declares an elementwise op with one operand. `result` maps the operand's element type to that of the
+    """Declares an elementwise op with one operand. `function` computes it with NumPy, `accepts` are its
+    element types, and `doc` is its docstring. A fact `result` maps the operand's element type to that of the
     result.
     """
     return _declare(opcode, "operand", function, accepts, doc, facts)

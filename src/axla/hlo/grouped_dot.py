@@ -153,7 +153,9 @@ class RaggedDot(_Grouped):
         return number.transpose(order).reshape(kept)
 
     def _masked(self, rhs: np.ndarray, members: np.ndarray, group: int) -> np.ndarray:
-        """rhs with the elements along contracting dimensions that are not in the group set to zero."""
+        """rhs with zeros in place of the elements that are not in the group number `group`. `members` has the
+        group of each element along the contracting dimensions.
+        """
         place = dict(self.pairs)
         order = sorted(place, key=lambda d: place[d])
         free = [d for d in range(members.ndim) if d not in place]
@@ -164,7 +166,9 @@ class RaggedDot(_Grouped):
         return np.where(inside.reshape(dims) == group, rhs, np.zeros((), rhs.dtype))
 
     def _as_result(self, inside: np.ndarray, rank: int) -> np.ndarray:
-        """A mask of lhs, which is constant along contracting dimensions, as a mask of the result."""
+        """Converts a mask of lhs, with size 1 in contracting dimensions, to a mask that broadcasts to the
+        result, whose rank is `rank`.
+        """
         order = [*self.lhs_batch_dims, *self.lhs_free(inside.ndim)]
         moved = inside.transpose([*order, *self.lhs_contracting_dims])
         return moved.reshape([*moved.shape[: len(order)], *[1] * (rank - len(order))])

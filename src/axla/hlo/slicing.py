@@ -61,8 +61,8 @@ class Slice(PartOfOperand):
 
 
 def start_indices(self: Op, operand: Shape, indices: Sequence[AnyShape]) -> None:
-    """Rejects index operands of dynamic-slice or dynamic-update-slice that are not one integer scalar per
-    dimension, all of the same type, or one vector of them.
+    """Rejects index operands of dynamic-slice or dynamic-update-slice unless they are one integer scalar per
+    dimension, all of the same type, or one vector of integers.
     """
     shapes = arrays(self, *indices)
     vector = len(shapes) == 1 and shapes[0].rank == 1

@@ -33,7 +33,8 @@ def smallest_first(x: np.ndarray) -> np.ndarray:
 
 @op("topk", operands="operand", expensive=True)
 class TopK(Op):
-    """The k largest (or smallest) elements along the last dimension, sorted, and their indices in it as s32.
+    """The k largest (or smallest) elements along the last dimension, sorted, and the indices of these
+    elements along the dimension as s32.
 
     Equal elements keep their order. NaN counts as larger than all numbers, and -0 as smaller than 0.
     """

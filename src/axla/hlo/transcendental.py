@@ -206,7 +206,8 @@ Erf = transcendental(
 
 
 def _power_signed(x: AnyArray, y: AnyArray) -> AnyArray:
-    """The power, wrapped. For a negative exponent it is 0, except for the bases 1 and -1.
+    """x^y for signed integers, wrapped. For a negative exponent the power is 0, except for the bases 1 and
+    -1.
 
     As on XLA:CPU, only the low six bits of the exponent count: for higher powers, all other bases overflow
     anyway.
@@ -221,7 +222,7 @@ def _power_signed(x: AnyArray, y: AnyArray) -> AnyArray:
 
 
 def _power_unsigned(x: AnyArray, y: AnyArray) -> AnyArray:
-    """The power computed on signed integers with the same bits, as on XLA:CPU."""
+    """x^y for unsigned integers, computed on signed integers with the same bits, as on XLA:CPU."""
     signed = x.dtype.str.replace("u", "i")
     return _power_signed(x.view(signed), y.view(signed)).view(x.dtype)
 

@@ -140,8 +140,9 @@ class ReduceWindow(Applying):
 
 @op("select-and-scatter", operands="operand source init", expensive=True)
 class SelectAndScatter(Op):
-    """Chooses one element of the operand for each position of the window, and combines there the element of
-    `source` for that position, by `scatter`. All other elements of the result are `init`.
+    """Chooses one element of the operand for each position of the window. At the index of the chosen element,
+    `scatter` combines the result with the element of `source` for that position. All other elements of the
+    result are `init`.
 
     `select` compares the element chosen so far with a later element of the window: if it is false, the later
     one is chosen instead.
@@ -191,7 +192,7 @@ def _reached(window: Window, d: int, size: int, places: int) -> list[tuple[slice
 
 
 def _run(numbers: np.ndarray) -> slice:
-    """The slice that selects these evenly spaced positions."""
+    """The slice that selects the evenly spaced positions `numbers`."""
     if not len(numbers):
         return slice(0, 0)
     step = int(numbers[1] - numbers[0]) if len(numbers) > 1 else 1

@@ -148,8 +148,8 @@ def _everything(op: Op, operands: Sequence[np.ndarray]) -> Groups:
 
 
 def _parts(op: hlo.BitcastConvert, operands: Sequence[np.ndarray]) -> Groups:
-    """The groups of a bitcast-convert: dimensions that hold the parts of an element must have their
-    bounds.
+    """The dimensions of a bitcast-convert whose sizes must be their bounds: those of the operand that hold
+    the parts of one element of the result.
     """
     return [[(0, d)] for d in range(op.shape.rank, operands[0].ndim)]
 

@@ -78,7 +78,7 @@ def _met(
 
 def _alone(inst: Instruction[Grouped], brought: Brought) -> bool:
     """Whether the group has a single participant. UnsupportedError if a single replica runs, but the op needs
-    others.
+    other participants.
     """
     groups = inst.op.replica_groups
     if len(brought) == 1 and max(groups.sizes, default=1) > 1:
@@ -243,7 +243,9 @@ def _at(value: HostValue, path: Sequence[int]) -> HostValue:
 
 
 def _window(x: HostValue, start: GroupValues, sizes: Sequence[int]) -> tuple[slice, ...]:
-    """The slice of `sizes` at `start`, which is clamped so that the slice lies inside `x`."""
+    """The slices that select `sizes` elements of `x` from the index `start` on. The start is clamped so that
+    the selection lies inside `x`.
+    """
     first = [min(max(int(s), 0), n - size) for s, n, size in zip(start, x.shape, sizes, strict=True)]
     return tuple(slice(s, s + size) for s, size in zip(first, sizes, strict=True))
 
@@ -254,7 +256,9 @@ def _sent(
     pairs: Sequence[tuple[int, int]],
     operands: GroupValues,
 ) -> GroupValues:
-    """The operands of the participant that sends to this one; zeros if none does."""
+    """The operands of the participant that sends to this one, by the (source, target) pairs `pairs`; zeros if
+    none sends to it.
+    """
     process, own = interpreter.process, 0
     if process is not None:
         pairs, own = pairs_of(inst, process, pairs, group_mode(inst.op)), process.number
@@ -289,7 +293,8 @@ def _ragged(interpreter: Interpreter, inst: Instruction[Grouped], brought: Broug
     """Evaluates ragged-all-to-all: copies rows of every participant's data to rows of the participants'
     outputs. Rows that do not fit are ignored.
 
-    Starts, sizes and places have the same number of entries for each receiving participant.
+    The start and number of rows in the data, and their start in the output (`starts`, `sizes`, `places`),
+    have the same number of entries for each receiving participant.
     """
     _alone(inst, brought)
     results = [member[1].copy() for member in brought]

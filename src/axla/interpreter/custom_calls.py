@@ -62,8 +62,8 @@ CUSTOM_CALLS: dict[str, Callable[..., HostValue]] = {**dict.fromkeys(MARKERS, _o
 
 
 class Handlers:
-    """Makes the handlers of FFI calls. A backend sets `make`, since this package cannot import native
-    code.
+    """Makes the handlers of FFI calls with the function `make`. A backend sets `make`, since this package
+    cannot import native code.
     """
 
     make: Callable[[CallSite, CallTarget], Any] | None = None

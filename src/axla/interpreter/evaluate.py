@@ -143,7 +143,9 @@ class Interpreter:
         self._scalar_plans: dict[Computation, EvaluationPlan | None] = {}
 
     def beside(self, process: Process | None = None) -> Interpreter:
-        """A second interpreter with the same limits, for another process or for nested evaluation."""
+        """Makes a second interpreter with the same limits, for `process`, or, without one, for nested
+        evaluation.
+        """
         made = Interpreter(memory_limit=self.memory_limit, seed=self.seed, process=process)
         made.step_limit, made.steps = self.step_limit, self.steps
         made.stop_at, made.deadline, made.cancelled = self.stop_at, self.deadline, self.cancelled
@@ -215,10 +217,11 @@ class Interpreter:
     def on_scalars(
         self, computation: Computation, arguments: Sequence[np.ndarray], dims: Sequence[int]
     ) -> list[np.ndarray]:
-        """Applies a computation on scalars to every element of arrays of these sizes. Returns an array per
-        result.
+        """Applies a computation on scalars to every element of arrays, which are broadcast to the sizes
+        `dims`. Returns an array for each result.
 
-        A computation of only elementwise ops is applied to whole arrays, others to one element after another.
+        A computation of only elementwise ops is applied to whole arrays, any other to one element after
+        another.
         """
         dims = tuple(dims)
         parameters = [p.shape for p in computation.parameters]
@@ -278,8 +281,8 @@ class Interpreter:
         )
 
     def _needed(self, computation: Computation) -> list[Instruction]:
-        """The instructions with effects, and those that the root or they depend on, in execution order.
-        Others are not evaluated: dead code may contain an endless loop.
+        """The instructions with effects, and all instructions on which they or the root depend, in execution
+        order. No other instruction is evaluated: dead code may contain an endless loop.
         """
         order = receives_last(running_order(computation))
         needed: set[Instruction] = set()
@@ -319,7 +322,9 @@ class Interpreter:
     def _asked(
         self, known: dict[Computation, bool], c: Computation, ask: Callable[[Computation], bool]
     ) -> bool:
-        """A fact about a computation: `ask(c)`, which is computed once and stored in `known`."""
+        """A fact about the computation `c`: the result of `ask(c)`, which is computed once and stored in
+        `known`. UnsupportedError if calls are nested too deeply.
+        """
         if c not in known:
             if self.depth >= CALL_DEPTH:
                 raise UnsupportedError(f"the interpreter runs calls up to {CALL_DEPTH} deep")
@@ -413,8 +418,8 @@ def _rank(inst: Instruction) -> int:
 
 
 def _inputs(inst: Instruction) -> tuple[Instruction, ...]:
-    """The instructions whose values an instruction reads. A get-tuple-element of a `tuple` instruction reads
-    only the selected operand of that.
+    """The instructions whose values an instruction reads: its operands. A get-tuple-element of a `tuple`
+    instruction reads only the selected operand of the `tuple`.
     """
     operands = inst.operands
     if isinstance(inst.op, GetTupleElement) and isinstance(operands[0].op, Tuple):
@@ -500,8 +505,8 @@ def as_literal(value: HostValue, shape: AnyShape) -> Literal:
 
 
 def _leaf(parameter: Instruction, shape: AnyShape, argument: object) -> HostValue:
-    """Converts an argument, or a part of one, to a value of a shape. InvalidArgument, with the parameter's
-    name, if it does not fit.
+    """Converts `argument`, an argument for `parameter` or a part of one, to a value of a shape.
+    InvalidArgument, with the parameter's name, if it does not fit.
     """
     if isinstance(shape, TupleShape):
         parts = argument.elements if isinstance(argument, Literal) else argument

@@ -47,7 +47,7 @@ def run_programs(
     interpreter: Interpreter, programs: Sequence[Computation], arguments: Sequence[Sequence[HostValue]]
 ) -> list[HostValue]:  # fmt: skip
     """Evaluates programs at the same time, each as one replica, and returns the result of each. `arguments`
-    has the arguments of each.
+    has the arguments of each program.
     """
     return _run(interpreter, ParticipantProcesses(len(programs), 1), programs, arguments)
 

@@ -1,8 +1,8 @@
 """Processes: the replicas and partitions of a run, all in one process of the operating system.
 
-Each is a thread, but only one runs at a time: until it must wait for another one, ends, or lets others run.
-So a run is deterministic, and a deadlock is detected at once: no process waits for one that cannot come. The
-first failure ends the run of all processes.
+Each process is a thread, but only one process runs at a time: until it must wait for another one, ends, or
+lets other processes run. So a run is deterministic, and a deadlock is detected at once: no process waits for
+one that cannot come. The first failure ends the run of all processes.
 """
 
 from __future__ import annotations
@@ -71,8 +71,8 @@ class Process:
         self, members: Sequence[int], channel: int | None, kind: Hashable, name: str, brought: HostValue,
         combine: Callable[[list[HostValue]], Sequence[HostValue]],
     ) -> HostValue:  # fmt: skip
-        """Waits until all participants have brought their operands. Calls `combine` with these operands in
-        the order of `members`, and returns this participant's part of the result.
+        """Waits until all participants have brought their operands. Calls `combine` with the operands of all
+        in the order of `members`, and returns this participant's part of the result.
 
         `kind` has the operation and its shapes. Raises CollectiveFailure if another participant comes to the
         rendezvous on the channel with another `kind`.

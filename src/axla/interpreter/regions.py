@@ -151,7 +151,10 @@ def _reduce(interpreter: Interpreter, inst: Instruction[hlo.Reduce], *operands: 
 def _tree(
     interpreter: Interpreter, op: hlo.Reduce, rows: list[np.ndarray], types: list[DType]
 ) -> list[np.ndarray]:
-    """Combines neighbouring rows in order, level by level, until one row is left."""
+    """Applies a reduce to arrays whose dimension 0 is reduced: combines neighbouring rows in order, level by
+    level, until one row is left. `rows` has an array for each operand, `types` the element types of the
+    results.
+    """
     rows = [convert(r, t) for r, t in zip(rows, types, strict=True)]
     while len(rows[0]) > 1:
         even = len(rows[0]) // 2 * 2
@@ -184,7 +187,9 @@ def _scatter(interpreter: Interpreter, inst: Instruction[hlo.Scatter], *operands
 
 
 def _rounds(starts: np.ndarray) -> list[np.ndarray]:
-    """The indices of the first occurrence of every start, then those of the second occurrences, and so on."""
+    """Groups the indices of the rows of `starts`: the first occurrence of every row, then the second
+    occurrences, and so on. So no group has two equal rows.
+    """
     if not len(starts):
         return []
     if not starts.shape[1]:
@@ -208,7 +213,9 @@ def _apply_windows(
     sizes: tuple[int, ...],
     chosen: np.ndarray,
 ) -> None:
-    """Combines the chosen windows of updates with the results. These windows must not overlap."""
+    """Combines the windows of updates with the indices `chosen` with the results, in place. Each window has
+    `sizes` and begins at its row of `starts`; the chosen windows must not overlap.
+    """
     at = window_places(starts[chosen], sizes)
     old = [r[at] if at else r[None] for r in results]
     new = interpreter.on_scalars(op.to_apply, [*old, *[w[chosen] for w in windows]], old[0].shape)
@@ -307,8 +314,8 @@ def _sort(interpreter: Interpreter, inst: Instruction[hlo.Sort], *operands: Host
 
 
 def sorted_order(interpreter: Interpreter, op: hlo.Sort, columns: list[np.ndarray]) -> np.ndarray:
-    """For every line along axis 0, the indices of its elements in sorted order. Equal elements keep their
-    order.
+    """For every line along axis 0 of the sort's operands `columns`, the indices of its elements in sorted
+    order. Equal elements keep their order.
     """
     length, lines = columns[0].shape[0], columns[0].shape[1:]
     order = np.broadcast_to(np.arange(length).reshape(-1, *[1] * len(lines)), columns[0].shape).copy()
@@ -341,7 +348,10 @@ def _exchange(
     first: np.ndarray,
     second: np.ndarray,
 ) -> None:
-    """Swaps the elements at `first` and `second` where they are in the wrong order."""
+    """Swaps the elements of `columns` and `order` at the indices `first` and `second` of axis 0 where the
+    elements are in the wrong order. `order` has the original index of each element; it decides between equal
+    elements.
+    """
     dims = (len(first), *order.shape[1:])
     forward = [side for c in columns for side in (c[first], c[second])]
     backward = [side for c in columns for side in (c[second], c[first])]

@@ -302,8 +302,8 @@ def _labels(first: str, first_at: int, second: str, second_at: int, spatial: Seq
 
 @dataclass(frozen=True, slots=True)
 class SourceTargetPairs:
-    """The (source, target) pairs of a collective-permute: {{0,1},{1,0}}. `text` is a compact form in which
-    the text had them, if any.
+    """The (source, target) pairs of a collective-permute: {{0,1},{1,0}}. If HLO text has them in a compact
+    form, `text` is that form, and `pairs` is empty.
     """
 
     pairs: tuple[tuple[int, int], ...] = ()

@@ -108,9 +108,10 @@ def copy_instructions(
     source: Computation, target: Computation, values: Mapping[Instruction, Instruction],
     wanted: Container[Instruction] | None = None, called: Callable[[Computation], Computation] = lambda c: c,
 ) -> dict[Instruction, Instruction]:  # fmt: skip
-    """Copies instructions (all, or those in `wanted`) into another computation. Instructions in `values` are
-    not copied: their users get the value given there. Returns all replacements and copies. `called` maps the
-    computations that are called.
+    """Copies instructions of `source` (all, or those in `wanted`) into the computation `target`. `values`
+    maps instructions that are not copied to replacements, which the copied users get as operands. Returns a
+    map from each instruction to its replacement or copy. `called` returns the computation that a copy calls
+    instead of the original's.
     """
     copies: dict[Instruction, Instruction] = dict(values)
     for inst in post_order(source):

@@ -138,8 +138,8 @@ class Op:
 
 @dataclass(frozen=True, slots=True)
 class SourceLocation:
-    """The source of an instruction, which HLO text has as metadata={...}. `more` holds other entries of it as
-    text.
+    """The source of an instruction, which HLO text has as metadata={...}. `more` holds the entries of the
+    metadata that have no field here, as text.
     """
 
     op_type: str = ""
@@ -423,7 +423,9 @@ class Alias:
 
 @dataclass(frozen=True, slots=True)
 class ModuleConfig:
-    """The attributes in the header of a module. `more` holds all others as text, in order."""
+    """The attributes in the header of a module. `more` holds the attributes that have no field here, as text,
+    in order.
+    """
 
     entry_layout: ProgramShape | None = None  # entry_computation_layout, if the text has it
     is_scheduled: bool = False
@@ -518,7 +520,9 @@ class Module:
     def rename(
         self, instructions: Sequence[tuple[Instruction, str]], computations: Sequence[tuple[Computation, str]]
     ) -> None:
-        """Gives these names, as far as they are free, as if everything had been added in this order."""
+        """Renames the given instructions and computations. A name that is in use gets a number, as if the
+        instructions and computations had been added in the given order.
+        """
         for names, wanted in (
             (self._instruction_names, instructions),
             (self._computation_names, computations),
@@ -542,7 +546,7 @@ class Module:
         self.version += 1
 
     def order_computations(self, key: Callable[[Computation], Any]) -> None:
-        """Sorts the computations by a key. Passes and the text use this order."""
+        """Sorts the computations by `key`. Passes and the text then use this order."""
         self.computations = dict.fromkeys(sorted(self.computations, key=key))
         self.version += 1
 

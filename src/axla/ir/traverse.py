@@ -71,8 +71,8 @@ def below(root: Instruction, done: set[Instruction]) -> Iterator[Instruction]:
 
 
 def needed_first(roots: Iterable[T], needs: Callable[[T], Iterable[T]]) -> list[T]:
-    """The roots and all that they need, directly or not, each after what it needs itself. Cycles, which the
-    verifier reports, are cut.
+    """The roots and everything that they need, directly or not. Each entry comes after those that `needs`
+    returns for it. Cycles, which the verifier reports, are cut.
     """
     done: dict[T, None] = {}
     for root in roots:

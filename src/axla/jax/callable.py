@@ -38,8 +38,8 @@ class Function:
         self, program: LoweredFunction, backend: str = "cpu", call: _Call | None = None,
         weights: Mapping[int, Any] | None = None,
     ) -> None:  # fmt: skip
-        """Compiles a lowered function. `weights` has argument leaves, by number, that are constants of the
-        program.
+        """Compiles a lowered function. `call` is the call that it was lowered for; None if later calls are
+        passed as they are. `weights` has argument leaves, by number, that are constants of the program.
         """
         module = module_of(program)
         if isinstance(module, DynamicModule):
@@ -112,9 +112,9 @@ class _Call:
         self.trees = {n: jax.tree_util.tree_structure(v) for n, v in given.items() if n not in self.static}
 
     def arranged(self, function: str, args: Any, kwargs: dict[str, Any]) -> tuple[tuple, dict[str, Any]]:
-        """Returns the arguments of a later call, by position and by name as in this one and without static
-        arguments. Raises InvalidArgument if they differ in structure or in static values; `function` names
-        the function there.
+        """Returns the arguments of a later call, without static arguments, by position and by name as they
+        were in the call of this object. Raises InvalidArgument, which names the function `function`, if the
+        arguments differ in structure or in static values.
         """
         try:
             given = self.signature.bind_partial(*args, **kwargs).arguments

@@ -28,7 +28,7 @@ def is_plain() -> bool:
 
 
 def callbacks_of(lowered: Any) -> tuple[Callable[..., Any], ...]:
-    """The host callbacks of a lowered program, which calls them by their index here."""
+    """The host callbacks of a lowered program, which calls them by their index in this tuple."""
     return tuple(lowered._lowering.compile_args["host_callbacks"])
 
 
@@ -68,8 +68,8 @@ def static_of(jitted: Any) -> tuple[tuple[int, ...], tuple[str, ...]]:
 
 
 def result_maker(aval: Any) -> Callable[[Any], Any]:
-    """Returns a function that makes a `jax.Array` on the first CPU device, in the memory of an array on the
-    host.
+    """Returns a function that makes a `jax.Array` of the type `aval` on the first CPU device, in the memory
+    of an array on the host.
     """
     dtype = aval.dtype
     if dtype == jax.dtypes.float0:

@@ -33,7 +33,7 @@ _TILED = 0
 
 
 def array_at(handle: int) -> Array:
-    """The array of a PJRT_Buffer."""
+    """The array of a PJRT_Buffer, given the buffer's address."""
     return c.cast(handle, c.py_object).value
 
 
@@ -44,7 +44,7 @@ def handed_out(array: Array) -> int:
 
 
 def shape_of(number: int, dims: int | None, rank: int) -> Shape:
-    """The shape for a PJRT element type and sizes in C."""
+    """The shape for the number of a PJRT element type, and `rank` sizes at the address `dims`."""
     dtype = _TYPES.get(number)
     if dtype is None:
         raise UnsupportedError(f"arrays of the PJRT element type {number} are not supported")
@@ -72,7 +72,9 @@ def token() -> Array:
 
 
 def _copied(shape: Shape, address: int, steps: tuple[int, ...]) -> Array:
-    """An array of the elements at an address, with strides in bytes, which may be negative."""
+    """A copy of the elements at an address, as an array. `steps` has the stride of each dimension in bytes;
+    strides may be negative.
+    """
     item = shape.dtype.itemsize
     info = shape_info(shape)
     dense = _steps(shape, _row_major(len(shape.dims)))
@@ -147,8 +149,9 @@ _thread = threading.local()
 
 @contextmanager
 def copying(always: bool) -> Iterator[None]:
-    """A context in which views that this thread creates are copied: `always`, or only those of memory that is
-    not aligned. Outside of such a context, a view of memory that is not aligned is an error.
+    """A context in which views that this thread creates become copies: all views if `always`, else only those
+    of memory that is not aligned. Outside of such a context, a view of memory that is not aligned is an
+    error.
     """
     _thread.copies = [always]
     try:

@@ -59,7 +59,9 @@ class Callbacks:
         weakref.finalize(self, unregister_custom_call, target).atexit = False
 
     def for_parts(self, op: CustomCall, cuts: Sequence[Tiling | None]) -> CustomCall:
-        """A custom call that calls the function once for each partition, with its parts of the operands."""
+        """The custom call `op`, changed to call the function once for each partition, with the parts of the
+        operands that belong to it. `cuts` has the tiling of each operand, None for a token.
+        """
         target = f"{self.parted_target}.{next(_numbers)}"
         self._register(target, partial(_call_for_parts, self._functions, cuts))
         return replace(op, custom_call_target=target)

@@ -103,7 +103,9 @@ class NativeDevices:
         known.info = info.address
 
     def place(self, memory: int | None, device: int | None) -> tuple[int, int]:
-        """The numbers of the device and the memory selected by a caller."""
+        """The numbers of the device and of the memory that a caller selects by the address of one of them. By
+        default both are 0.
+        """
         if memory:
             return self.places[memory]
         return (self.numbers[device], 0) if device else (0, 0)
@@ -120,7 +122,7 @@ def devices() -> NativeDevices:
 
 
 def placed(array: Array, place: tuple[int, int]) -> Array:
-    """Assigns a new array to a device and one of its memories."""
+    """Assigns a new array to a device and a memory, whose numbers are `place`. Returns the array."""
     head = _Record.from_address(array._record)
     head.device = place[0]
     head.flags |= place[1] << MEMORY_SHIFT

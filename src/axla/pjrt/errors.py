@@ -11,7 +11,7 @@ from axla.core.status import Status
 
 
 class StatusError(Exception):
-    """An error whose code and text are already known."""
+    """An error with the status code and the text that the client receives."""
 
     def __init__(self, code: Status, text: str) -> None:
         super().__init__(text)

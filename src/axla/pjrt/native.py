@@ -140,7 +140,9 @@ def emit(m: GlueModule) -> None:
 
 
 def getter(f: GlueFunction, args: Arguments, handle: str, struct: Struct) -> None:
-    """Writes a native function that copies fields of an object to the caller's arguments."""
+    """Writes a native function that copies fields of a struct to the arguments of the same names. The address
+    of the struct is the argument `handle`.
+    """
     found = args[handle]
     for field in args.struct.fields:
         if field.name not in ("struct_size", "extension_start", handle):
@@ -160,7 +162,9 @@ def _python(f: GlueFunction, name: str, args: Arguments) -> Ssa:
 
 
 def _leave_at_end(f: GlueFunction, *, fails: bool) -> None:
-    """Emits an early return for the time when the interpreter has ended, after all `atexit` functions."""
+    """Emits an early return for the time when the interpreter has ended, after all `atexit` functions. It
+    returns an error if `fails`, else null.
+    """
     with f.if_(f.call("i32", "Py_IsInitialized").eq(0), likely=False):
         f.ret(_refusal(f, Status.CANCELLED, "the interpreter has ended") if fails else f.null())
 
@@ -240,7 +244,7 @@ def _nothing(f: GlueFunction, args: Arguments) -> None:
 
 @_FUNCTIONS("pjrt_record_error", "ptr", "record:ptr")
 def _record_error(f: GlueFunction, record: Ssa) -> None:
-    """A PJRT_Error for a failed record; null for others."""
+    """A PJRT_Error for a failed record; null for a record that has not failed."""
     f.guard(record.at(RECORD.offset("ready")).load("i32", "acquire").ne(FAILED), f.null())
     failure = record.get(RECORD, "failure")
     with f.if_(failure.eq(0), likely=False):
@@ -349,8 +353,8 @@ def _prepend(f: GlueFunction, new: Ssa, to: Ssa) -> None:
 
 @_FUNCTIONS("pjrt_call_back", "ptr", "list:ptr")
 def _call_back(f: GlueFunction, list_: Ssa) -> None:
-    """Calls back for all ready records and removes them from the list; returns the last one that is not
-    ready.
+    """Calls back for all ready records and removes them from the list. Returns the last record in the list,
+    the oldest, that is not ready; null if there is none.
     """
     at, oldest = f.slot(list_), f.slot(f.null())
     with f.while_loop() as loop:
@@ -415,8 +419,8 @@ def _is_deleted(f: GlueFunction, args: Arguments) -> None:
 
 @_FUNCTIONS("pjrt_watched", "ptr", "array:ptr", exported=True)
 def _watched(f: GlueFunction, array: Ssa) -> None:
-    """The record of an array, with a watcher, since other threads may delete the array; null if it is
-    deleted. Protected by the allocator's lock, without which no record is freed.
+    """Returns the record of an array and adds a watcher to it, since other threads may delete the array; null
+    if the array is deleted. Holds the allocator's lock meanwhile, without which no record is freed.
     """
     f.call("void", "memory_acquire")
     record = array.get(ARRAY, "record")
@@ -432,14 +436,16 @@ def _watched(f: GlueFunction, array: Ssa) -> None:
 
 @_FUNCTIONS("pjrt_note_memory", "void", "array:ptr, record:ptr")
 def _note_memory(f: GlueFunction, array: Ssa, record: Ssa) -> None:
-    """Stores the memory of the record in the array, so that later queries need no watcher."""
+    """Stores the number of the record's memory in the array, so that later queries need no watcher."""
     device = record.get(RECORD, "device").cast("i64")
     kind = record.get(RECORD, "flags").cast("i64") >> MEMORY_SHIFT
     array.set(ARRAY, "memory", device * len(MEMORY_KINDS) + kind + 1)
 
 
 def _place(name: str) -> Body:
-    """Writes a query for the device or memory of a buffer; a buffer deleted before has the first one."""
+    """Writes a query for the device or the memory (`name`) of a buffer. For a buffer that was deleted before
+    its first query, the answer is the first device or memory.
+    """
 
     def body(f: GlueFunction, args: Arguments) -> None:
         buffer = args["buffer"]
@@ -562,7 +568,9 @@ _EXECUTE = "LoadedExecutable_Execute"
 
 @_native(_EXECUTE)
 def _execute(f: GlueFunction, args: Arguments) -> None:
-    """Calls a program for one device, if its run is short and its arguments are ready; else Python does."""
+    """Calls a program for one device, if its run is short and its arguments are ready. Python makes all other
+    runs.
+    """
     executable = args["executable"]
     callable_, program = executable.get(EXECUTABLE, "callable"), executable.get(EXECUTABLE, "program")
     refused = args["options"].get(STRUCTS["ExecuteOptions"], "num_non_donatable_input_indices").ne(0)
@@ -603,7 +611,7 @@ def _raised_error(f: GlueFunction) -> None:
 
 @_FUNCTIONS("pjrt_is_slow", "i32", "program:ptr, executable:ptr, arguments:ptr, count:i64")
 def _is_slow(f: GlueFunction, program: Ssa, executable: Ssa, arguments: Ssa, count: Ssa) -> None:
-    """Whether a run must be queued, or refused with a message from Python."""
+    """Whether Python must handle a run, since it has to be queued, or refused with a message."""
     refused = program.get(PROGRAM, "parameter_count").ne(count) | program.get(PROGRAM, "handed").ne(
         program.get(PROGRAM, "ended", "acquire")
     )

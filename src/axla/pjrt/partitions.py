@@ -70,9 +70,9 @@ def _tell(inst: Instruction, sharding: Sharding) -> None:
 
 
 def split_callbacks(found: Propagation, callbacks: Callbacks) -> Module | None:
-    """Makes callbacks of a program that runs whole be called once for each partition, with its parts of the
-    operands, where JAX requests it (`partitioned=True`). Returns the module to run; None where there are no
-    such callbacks.
+    """Changes a program that runs on whole arrays: where JAX requests it (`partitioned=True`), a callback is
+    called once for each partition, with the partition's parts of the operands. Returns the module to run;
+    None if there are no such callbacks.
     """
     changed = False
     for inst in found.values:

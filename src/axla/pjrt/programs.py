@@ -58,8 +58,8 @@ class PjrtExecutable:
     """A program that the client compiled or loaded, with the answers to the client's queries about it."""
 
     def __init__(self, code: bytes, options: bytes, loaded: bytes | None = None) -> None:
-        """`code` is StableHLO bytecode, `options` a CompileOptionsProto; `loaded`: an earlier compilation of
-        them by axla.
+        """`code` is StableHLO bytecode, `options` a CompileOptionsProto. `loaded` is an executable that axla
+        compiled from both earlier and serialized; None to compile now.
         """
         self.code, self.options_text = code, options
         source = api.stablehlo(code)
@@ -183,8 +183,8 @@ class PjrtExecutable:
     # Runs.
 
     def run(self, rows: list[list[Array]], kept: set[int]) -> list[list[Array]]:
-        """The results of all participants, including tokens, for their arguments. `kept`: arguments that must
-        not be donated.
+        """Runs the program. `rows` has the arguments of each participant; returns the results of each,
+        including tokens. `kept`: the numbers of arguments that must not be donated.
         """
         given = [[a for a, is_token in zip(row, self.tokens_in, strict=True) if not is_token] for row in rows]
         for row in given:
@@ -234,7 +234,7 @@ class PjrtExecutable:
         return [encode(sharding_message(s or Sharding("replicated")), "OpSharding") for s in found]
 
     def serialized(self) -> bytes:
-        """The program as bytes, from which `loaded` makes it again."""
+        """The program as bytes, from which the function `loaded` recreates it."""
         head = b"%d %d %s\n" % (len(self.code), len(self.options_text), self.fingerprint)
         return head + self.code + self.options_text + self.executable.serialize()
 
@@ -281,7 +281,9 @@ def _known(options: bytes) -> bytes:
 
 
 def _memory_kinds(source: mlir.Source, count: int) -> list[int]:
-    """The number of the memory kind of each result."""
+    """The memory kind of each of the `count` results, as its index in MEMORY_KINDS; 0 if the program names
+    none.
+    """
     said = functions_in(source)[entry_of(source)].attributes.get("res_attrs")
     rows = said if isinstance(said, tuple) else ({},) * count
     names = [row.get("mhlo.memory_kind", "device") if isinstance(row, dict) else "device" for row in rows]
@@ -330,7 +332,9 @@ def _device_assignment(args: Any) -> None:
 
 
 def _give_bytes(args: Any, program: PjrtExecutable, data: bytes, owner: str) -> None:
-    """Passes bytes, which live as long as the program, to the caller."""
+    """Passes bytes, which live as long as the program, to the caller. `owner` is the field of `args` for an
+    object to delete, which is null.
+    """
     args.serialized_bytes, args.serialized_bytes_size = program.kept(data), len(data)
     setattr(args, owner, None)
     setattr(args, f"{owner}_deleter", NOTHING)
@@ -418,7 +422,9 @@ def _execute(args: Any) -> None:
 
 
 def _event_of(row: list[Array]) -> int:
-    """The event for the end of a run: the event of one of its pending results."""
+    """The event for the end of a run: the event of one of its results that is pending, or of one that is
+    always ready.
+    """
     for array in row:
         if _Record.from_address(array._record).ready <= PENDING:
             return native_watched[0](id(array))

@@ -15,7 +15,7 @@ from axla.runtime.array import Array, device_put
 
 
 def joined(parts: Sequence[Array], cut: Tiling) -> Array:
-    """A whole array, joined from the parts of all partitions."""
+    """A whole array, joined from the parts of all partitions. `cut` is the tiling that has these parts."""
     if cut.is_whole:
         return parts[0] if parts[0].device == 0 else copy_of(parts[0])
     dims = tuple(d * n for d, n in zip(parts[0].shape, cut.counts, strict=True))
@@ -26,7 +26,7 @@ def joined(parts: Sequence[Array], cut: Tiling) -> Array:
 
 
 def parts_of(whole: Array, cut: Tiling) -> list[Array]:
-    """The parts of an array, one for each partition."""
+    """The parts into which the tiling `cut` divides an array, one for each partition."""
     if cut.is_whole:
         return [whole, *(copy_of(whole) for _ in cut.places[1:])]
     values = whole.to_numpy()

@@ -52,7 +52,7 @@ _TYPES: dict[str, tuple[type, str, str, int]] = {
 
 @dataclass(frozen=True, slots=True)
 class CField:
-    """A field of a struct at a boundary: an integer, a pointer, or an array of `count` of them."""
+    """A field of a struct at a boundary: an integer, a pointer, or an array of `count` of these."""
 
     name: str
     type: str
@@ -139,7 +139,9 @@ def _ctypes(struct: Struct) -> type[c.Structure]:
 
 
 def structure(doc: str, /, **fields: Any) -> Any:
-    """Makes the ctypes class of a struct with these fields."""
+    """Makes the ctypes class of a struct. `fields` maps names to ctypes in the order of the struct; `doc` is
+    the docstring of the class.
+    """
     return type("Structure", (c.Structure,), {"_fields_": list(fields.items()), "__doc__": doc})
 
 
@@ -178,7 +180,7 @@ STATUS = Struct(
 
 
 def status_message(address: int) -> str:
-    """The message in a STATUS at an address, of a call that failed."""
+    """The message of a failed call, from the STATUS struct at an address."""
     status = STATUS.ctypes().from_address(address)
     length = min(max(status.length, 0), STATUS_TEXT)
     return c.string_at(address + STATUS.offset("message"), length).decode("utf-8", "replace")

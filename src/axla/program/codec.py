@@ -124,7 +124,9 @@ def read_text(reader: TextReader) -> str:
 
 
 def _choice(names: Mapping[str, Any], what: str) -> Format:
-    """A form that consists of one of these words."""
+    """The notation of a value that is written as one of the words in `names`, which maps words to values.
+    `what` names the kind of word in error messages.
+    """
 
     def read(reader: TextReader) -> Any:
         at = reader.skip()
@@ -201,7 +203,7 @@ class _Leaf(FormatNode):
 
 
 class _Tuple(FormatNode):
-    """The form of tuple[X, ...]: in a line, or one element per line."""
+    """Writes and reads tuples of the type tuple[X, ...]: in a line, or one element per line."""
 
     def __init__(self, item: FormatNode, block: bool) -> None:
         self.item, self.block = item, block
@@ -227,7 +229,7 @@ class _Tuple(FormatNode):
 
 
 class _Row(FormatNode):
-    """The form of tuple[X, Y]."""
+    """Writes and reads tuples of the type tuple[X, Y], in a line."""
 
     def __init__(self, items: list[FormatNode]) -> None:
         self.items = items
@@ -245,7 +247,7 @@ class _Row(FormatNode):
 
 
 class _Record(FormatNode):
-    """The form of a dataclass."""
+    """Writes and reads dataclasses of one class."""
 
     def __init__(self, kind: type, block: bool, made: Made | None) -> None:
         self.kind, self.block, self.made = kind, block, made
@@ -314,8 +316,8 @@ class _Record(FormatNode):
 
 
 class _Union(FormatNode):
-    """The form of a union: dataclasses are recognised by their words, tuples by their bracket, None by its
-    word; one more type may be a member.
+    """Writes and reads values of a union. Dataclasses are recognised by their words, tuples by the bracket,
+    None by its word. The union may have one more type.
     """
 
     def __init__(self, members: list[FormatNode], none: bool) -> None:
@@ -357,11 +359,11 @@ class _Union(FormatNode):
 class TextCodec:
     """Reads and writes values of one type and of all types within it.
 
-    `forms` extends or overrides FORMS, by type, or by the name of an alias in type hints. `lines`:
-    dataclasses, or base classes, that take a line of their own (as do those that contain a block), and tuples
-    with such items. `known` maps a base class in type hints to the union that it stands for. `made` has
-    functions that are called for each dataclass that was read. Fields in `skip` are not written; such a text
-    cannot be read back.
+    `forms` extends or overrides FORMS, by type, or by the name of an alias in type hints. `lines` has the
+    dataclasses, or base classes, that take a line of their own, and the types of tuples whose items take one;
+    dataclasses that contain a block take one in any case. `known` maps a base class in type hints to the
+    union that it stands for. `made` has functions that are called for each dataclass that was read. Fields in
+    `skip` are not written; such a text cannot be read back.
     """
 
     def __init__(
@@ -395,7 +397,7 @@ class TextCodec:
         return value
 
     def node(self, hint: Any) -> FormatNode:
-        """The form of a type hint."""
+        """Returns the object that writes and reads values of a type hint."""
         hint = self.known.get(hint, hint)
         found = self.nodes.get(hint)
         if found is None:

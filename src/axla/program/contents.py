@@ -111,8 +111,8 @@ class Contents:
                 self.undo.append((memory.put, gone))
 
     def hold(self, place: BufferSlice, known: LiveValue, *, keep: bool = False) -> None:
-        """Records that a value is in a slice. It replaces overlapping values; with `keep`, not those of
-        exactly the same range.
+        """Records that the value `known` is in a slice. It replaces overlapping values; with `keep`, the
+        values of exactly the same range remain.
         """
         if not place.size:
             return
@@ -134,8 +134,8 @@ class Contents:
         return memory
 
     def placed(self, value: ArrayValue) -> AllocationContents:
-        """The contents of the allocation of a value that must be in memory; fails if the slice does not have
-        the value's size and alignment.
+        """The contents of the allocation of a value that must be in memory. Fails if the value's slice does
+        not have the size and alignment of the value.
         """
         place, alignment = value.place, value.shape.dtype.real.itemsize
         if place is None:
@@ -164,7 +164,9 @@ class Contents:
         self.require(value.shape.size <= MOST_REGISTERS, f"{value.name} is too large for registers")
 
     def put(self, value: ArrayValue, known: LiveValue, *, keep: bool = False) -> None:
-        """Records that a value is in its slice, which must be writable unless `keep`."""
+        """Records that `value`, which is `known` to the contents, is in its slice. The slice must be
+        writable, unless `keep`; `keep` as for `hold`.
+        """
         if not (self.placed(value).writable or keep):
             self.fail(f"{value.place} is read only")
         self.hold(value.memory, known, keep=keep)

@@ -32,9 +32,9 @@ class ValueSpec:
 class Alias:
     """Says that result leaf `result` is written to the memory of parameter leaf `parameter`.
 
-    The runtime passes the same address for both: of the caller's array, if it is donated, or of a copy.
-    `must`: the program has must-alias; an array whose memory is shared, or belongs to others, is copied
-    nevertheless.
+    The runtime passes the same address for the parameter and the result: that of the caller's array if it is
+    donated, else that of a copy. If `must`, the program demands the alias (must-alias); an array whose memory
+    is shared, or belongs to another owner, is copied nevertheless.
     """
 
     result: int
@@ -47,11 +47,11 @@ class Alias:
 
 @dataclass(frozen=True, slots=True)
 class SizeOf:
-    """The place of a dynamic dimension's actual size: it is scalar `number` among the parameters (or results)
-    of the code.
+    """Says where the actual size of a dynamic dimension is: in scalar `number` among the parameters (or
+    results) of the code.
 
-    Leaf `leaf` has memory for its largest size. The elements with indices below the sizes are valid, at the
-    positions that they would have in an array of the largest size.
+    Leaf `leaf` has memory for the largest size of the dimension. The elements with indices below the actual
+    sizes are valid, at the positions that they would have in an array of the largest size.
     """
 
     leaf: int
@@ -60,8 +60,8 @@ class SizeOf:
 
 
 def sizes_of(specs: Sequence[ValueSpec]) -> tuple[SizeOf, ...]:
-    """The places of the sizes of all dynamic dimensions: s32 scalars after the leaves, in the order of
-    leaves, and of dimensions in memory.
+    """The scalars with the actual sizes of all dynamic dimensions. They are s32 and follow the leaves
+    `specs`, in the order of the leaves and of each leaf's dimensions in memory.
     """
     places = [
         (leaf, d)
@@ -75,8 +75,9 @@ def sizes_of(specs: Sequence[ValueSpec]) -> tuple[SizeOf, ...]:
 
 @dataclass(frozen=True, slots=True)
 class RendezvousKey:
-    """A rendezvous of collectives: the participants (as replica * partitions + partition) of a group. Each
-    channel has its own, and so has each asynchronous collective, since several may be in progress.
+    """Identifies a rendezvous of collectives: `members` are the participants (as replica * partitions +
+    partition) of a group. Each channel has rendezvous of its own, and so has each asynchronous collective,
+    since several may be in progress: `pair` is its number from 1, and 0 for other collectives.
     """
 
     members: tuple[int, ...]
@@ -124,7 +125,7 @@ class Interface:
 
     def of_code(self) -> Interface:
         """The interface of the code: all dimensions have their largest size, and dynamic sizes are additional
-        scalars. The interface itself if nothing is dynamic.
+        scalars. If no size is dynamic, returns this interface.
         """
         if not self.is_dynamic:
             return self

@@ -63,7 +63,7 @@ class Kernel:
         return max(moved, prod(c.fact("largest array", _largest) for c in computations)) > SHORT_BYTES
 
     def named(self) -> dict[str, Instruction]:
-        """The instructions of its computation, by name."""
+        """The instructions of the kernel's computation, by name."""
         return {inst.name: inst for inst in self.computation.instructions}
 
 
@@ -77,7 +77,9 @@ def plan_kernel(
 
 
 def variants_of(kernel: Kernel, target: Target) -> list[Kernel]:
-    """The kernel with each other plan that gives the same bits."""
+    """Copies of the kernel with the other plans whose results have the same bits as those of the kernel's
+    plan.
+    """
     task = KernelTask(kernel.name, kernel.computation, kernel.in_place)
     kind = kernel_kind(kernel.computation, target.limits).served(kernel.computation, target)
     plans = dict.fromkeys(kind.variants(task, target))

@@ -76,8 +76,8 @@ class CopyStep:
 
 @dataclass(frozen=True, slots=True)
 class StoreStep:
-    """Writes the few elements of `update` into `operand` at `starts`, in place: `result` has the operand's
-    memory. `starts` are one scalar per dimension, or one vector; they are clamped.
+    """Writes the few elements of `update` into `operand` at the indices `starts`, in place: `result` has the
+    operand's memory. `starts` are one scalar per dimension, or one vector; they are clamped.
     """
 
     name: str
@@ -90,8 +90,8 @@ class StoreStep:
 
 @dataclass(frozen=True, slots=True)
 class Carried:
-    """A value that a loop carries. If `parameter` has a slice, all four are in it. Otherwise parameter and
-    result are in registers, and `initial` and `next` are in registers or memory.
+    """A value that a loop carries. If `parameter` has a slice, all four fields are in this slice. Otherwise
+    `parameter` and `result` are in registers, and `initial` and `next` are in registers or memory.
     """
 
     initial: ArrayValue
@@ -168,14 +168,15 @@ class TransferStep:
 
 @dataclass(frozen=True, slots=True)
 class CollectiveStep:
-    """Runs a collective. `replica-id` and `partition-id` are such steps too, which do not wait.
+    """Runs a collective, or a `replica-id` or `partition-id`, which do not wait for other participants.
 
-    `rendezvous_keys` are indices into those of the interface, one per group. A participant in no group gets
-    zeros. `folds` names the kernels that combine two elements of each operand, for as many elements as a
-    participant has in its result: one kernel for each operand, or one for all.
+    `rendezvous_keys` are indices into the rendezvous keys of the interface, one per group. A participant in
+    no group gets zeros. `folds` names the kernels that combine two elements of each operand, for as many
+    elements as a participant has in its result: one kernel for each operand, or one for all.
 
-    An asynchronous collective has two steps with equal fields except for the last ones. The results of the
-    first step are memory that must not be read before the second step; `begun` of the second step holds them.
+    An asynchronous collective has two steps with equal fields except for `starts` and `begun`. The results of
+    the first step are memory that must not be read before the second step; `begun` of the second step holds
+    them.
     """
 
     name: str

@@ -192,8 +192,8 @@ _SKIPPED = (
 
 @cache
 def _codec(known: tuple[type[Kind], ...], bare: bool = False) -> TextCodec:
-    """The codec for programs whose kernels are of the kinds `known`; `bare`: for the text of which the digest
-    is made.
+    """The codec for programs whose kernels are of the kinds `known`. If `bare`, it writes the text from which
+    `program_digest` makes the digest, without names and metadata.
     """
     plans = {Plan: Union[tuple(kind.planned for kind in known if kind.planned is not None)]}  # noqa: UP007
     if bare:

@@ -95,7 +95,9 @@ class _Verifier(Contents):
         self.write(step.results, list(kernel.computation.root.shape.leaves()))
 
     def fit(self, what: str, values: Sequence[ArrayValue], shapes: Sequence[AnyShape], memory: bool) -> None:
-        """Checks that operands or results have the shapes that the step needs."""
+        """Checks that `values` have the `shapes` that the step needs, and, if `memory`, that they are in
+        memory. `what` names them in error messages: operands or results.
+        """
         self.require(len(values) == len(shapes), f"{len(shapes)} {what} are wanted, found {len(values)}")
         for value, shape in zip(values, shapes, strict=True):
             self.typed(value, shape)
@@ -178,7 +180,7 @@ class _Verifier(Contents):
         self.define_all([c.result for c in step.carried])
 
     def define_all(self, values: Sequence[ArrayValue], *, keep: bool = True) -> None:
-        """Defines values, which must not overlap each other; `keep` as for `hold`."""
+        """Defines the results `values` of a step, which must not overlap each other; `keep` as for `hold`."""
         for value in values:
             self.define(value, keep=keep)
         self.use(*values)
@@ -284,7 +286,10 @@ class _Verifier(Contents):
         self, values: Sequence[ArrayValue | None], specs: Sequence[ValueSpec], kind: AllocationKind,
         becomes: dict[int, int],
     ) -> None:  # fmt: skip
-        """Checks the leaves of parameters or results: their memory, and their description for callers."""
+        """Checks the leaves of parameters or results, of allocation kind `kind`: their memory, and their
+        description `specs` for callers. `becomes` maps the number of a result that reuses a parameter's
+        memory to the number of the parameter.
+        """
         arrays = [(n, v) for n, v in enumerate(values) if v is not None]
         self.require(len(arrays) == len(specs), f"{len(specs)} arrays are declared, found {len(arrays)}")
         for (number, value), spec in zip(arrays, specs, strict=True):
@@ -313,7 +318,9 @@ _STEPS: dict[type[Step], Callable[[_Verifier, Any], None]] = {
 
 
 def _is(value: ArrayValue, leaf: AnyShape) -> bool:
-    """Whether a value is in memory, with the type and size of a leaf of a call."""
+    """Whether a value is in memory, with the element type and size of `leaf`, a leaf of a called
+    computation's parameters or result.
+    """
     same = isinstance(leaf, Shape) and leaf.dtype is value.shape.dtype
     return same and value.place is not None and value.place.size == leaf.byte_size
 
@@ -344,8 +351,8 @@ _LAZY = {"tuple", "get-tuple-element", "bitcast", "opt-barrier", "add-dependency
 
 
 def _last_uses(order: dict[Instruction, int]) -> dict[Instruction, int]:
-    """The position of the last use of each value, including uses through instructions that only pass it
-    on.
+    """The position of the last use of each value, given the instructions with their positions. A use through
+    instructions that only pass the value on counts too.
     """
     last: dict[Instruction, int] = {}
     for inst, now in reversed(order.items()):

@@ -68,9 +68,10 @@ def _list(value: Any, around: Around) -> list:
 
 
 def _rows(name: str, ours: tuple[str, ...], theirs: tuple[str, ...], cls: type) -> FieldCodec:
-    """A codec between an attribute with columns (a window has sizes, strides...) and a list of rows (a Window
-    message has dimensions). `ours` are the names of the columns, `theirs` those in a row; `name` is the field
-    with the list.
+    """A codec between an attribute whose fields are columns (a window has sizes, strides...) and a list of
+    messages that are rows (one for each dimension of the Window message). `ours` are the names of the
+    columns, `theirs` the names of the same numbers in a row; `name` is the field with the list, "" if the
+    list itself is the value. `cls` is the class of the attribute.
     """
 
     def read(value: Any, around: Around) -> Any:
@@ -231,7 +232,7 @@ WHOLE: dict[Any, Whole] = {
 
 
 def codec_of(type_: Any, field: Field) -> FieldCodec:
-    """The codec for an attribute of a type that is stored in `field`."""
+    """The codec for attributes of the type `type_` that are stored in `field`."""
     if isinstance(type_, type) and issubclass(type_, enum.StrEnum):
         return _enum_codec(type_, field)
     if type_ is attributes.Word:

@@ -84,7 +84,9 @@ def array_text(array: Proto | None) -> str:
 
 
 def array_message(entry: re.Match[str]) -> Proto:
-    """Converts a match of ENTRY, such as `"name" {0,1}`, to an OriginalArray message."""
+    """Converts the name and index of an array in HLO text, such as `"name" {0,1}`, to an OriginalArray
+    message. `entry` is a match of ENTRY.
+    """
     index = [int(n) for n in (entry[2] or "").split(",") if n.strip()]
     return {"instruction_name": unescape(entry[1][1:-1]), "shape_index": index}
 

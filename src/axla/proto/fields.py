@@ -31,7 +31,7 @@ BODY_FIRST = {"while": ("body", "condition")}
 """The order of an op's called computations, if it differs from the order of its fields."""
 
 UNREAD = {"async-update", "async-done"}
-"""Ops that repeat attributes of another op: theirs are neither read nor written."""
+"""Ops that repeat attributes of another op. The repeated attributes are neither read nor written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class FieldAccess:
 
 @dataclass(frozen=True, slots=True)
 class OpFields:
-    """The fields of an op's message besides operands."""
+    """The fields of an op's message that have attributes or called computations."""
 
     places: tuple[FieldAccess, ...]
     wholes: tuple[tuple[str, Whole], ...]
@@ -106,7 +106,9 @@ def _plain_type(type_: Any) -> tuple[Any, bool]:
 
 
 def _place(op: type[Op], attribute: Attribute, type_: Any, optional: bool) -> FieldAccess | None:
-    """The access to an attribute that is stored in a single field; None if there is no such field."""
+    """The access to an attribute that is stored in a single field of the message; None if the message has no
+    such field. `optional`: the attribute may be None.
+    """
     path = tuple(attribute.proto.split("."))
     field = _field((op.message, *path))
     if field is not None:
@@ -122,7 +124,9 @@ def _place(op: type[Op], attribute: Attribute, type_: Any, optional: bool) -> Fi
 
 
 def _field(path: tuple[str, ...]) -> Field | None:
-    """The field at the end of a path that begins in HloInstructionProto; None if there is none."""
+    """The field at the end of a path of field names that begins in HloInstructionProto; None if there is
+    none.
+    """
     table: Any = TABLES["HloInstructionProto"]
     for part in path[:-1]:
         if part not in table.fields:
@@ -132,8 +136,8 @@ def _field(path: tuple[str, ...]) -> Field | None:
 
 
 def _zero(type_: Any, field: Field) -> Any:
-    """The attribute for a message without the field; MISSING if the field is an enumeration, whose value 0 is
-    used then.
+    """The value of an attribute of type `type_` for a message without the field. MISSING if the field is an
+    enumeration; then the enumeration's value 0 is used.
     """
     if typing.get_origin(type_) is tuple:
         return ()

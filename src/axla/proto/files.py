@@ -178,8 +178,8 @@ def _message(data: bytes | str) -> tuple[Proto, str]:
 
 
 def _name_of(data: bytes) -> str | None:
-    """The name of the message in bytes, by the position of the module's computations in it; None if it is
-    none of FORMS.
+    """The name of the type of message in `data`, found by the position of the module's computations in it;
+    None if it is none of FORMS.
     """
     try:
         fields = _fields(data)
@@ -196,7 +196,9 @@ def _name_of(data: bytes) -> str | None:
 
 
 def _broken(data: bytes) -> str:
-    """The error of bytes that are not a message at all, as a suffix for a message; else ""."""
+    """The reason why bytes are not a message at all, as a suffix for an error message; "" if they are a
+    message.
+    """
     try:
         unknown_fields(data)
     except ParseError as error:

@@ -288,7 +288,9 @@ def _carry(
 
 
 def with_place(place: str, read: Any, message: Proto) -> Any:
-    """Calls `read(message)`. An error gets the position `place` in front of its message."""
+    """Returns `read(message)`. If it raises an AxlaError, puts `place`, the path of the message's field, in
+    front of the error message.
+    """
     try:
         return read(message)
     except InternalError:
@@ -301,7 +303,7 @@ def with_place(place: str, read: Any, message: Proto) -> Any:
 
 
 def clean_name(name: str, other: str) -> str:
-    """Converts a name to one that HLO text accepts, as XLA does; `other` for an empty name."""
+    """Converts a name to one that HLO text accepts, as XLA does; returns `other` if the name is empty."""
     name = _NOT_IN_NAMES.sub("_", name)
     if not name:
         return other
@@ -323,7 +325,9 @@ def _alias(entry: Proto) -> Alias:
 
 
 def recovery_text(message: Proto, depth: int) -> str:
-    """The HLO text of the table that tells how removed original values are computed."""
+    """Converts the message with the recovery table of a module, which says how to compute original values
+    that were removed, to HLO text. `depth` is the level of nesting of the module, as in `read_module`.
+    """
     lines = []
     for entry in message.get("entries", ()):
         old, new = (array_text(entry.get(f"{side}_original_array")) for side in ("old", "new"))

@@ -151,7 +151,9 @@ _NOT_THERE: tuple[Any, int] = (None, 0)
 
 
 def _fill(table: MessageType) -> dict[int, tuple[Field, int]]:
-    """Fills and returns the table of fields by tag. A repeated number has two tags: packed and not."""
+    """Makes the table of a message's fields by tag, and returns it: each field and the kind of its content. A
+    repeated number has two tags: packed and not.
+    """
     for number, field in table.by_number.items():
         wire = _WIRE.get(field.scalar, _VARINT)
         table.by_tag[number << 3 | wire] = (field, _HOW[field.scalar])
@@ -178,7 +180,9 @@ def varint(data: bytes, pos: int, end: int) -> tuple[int, int]:
 
 
 def _skipped(data: bytes, tag: int, pos: int, end: int) -> int:
-    """The offset after a field that the table does not have."""
+    """The offset after a field that the table of the message does not have; `pos` is the offset after its
+    `tag`.
+    """
     number, wire = tag >> 3, tag & 7
     if number == 0 or number >> 29:
         raise BadProto(f"the field number {number} is not valid", pos - 1)
@@ -220,7 +224,7 @@ def _plain(value: int, field: Field) -> Any:
 
 
 def _unpacked(data: bytes, pos: int, end: int, field: Field) -> list[Any]:
-    """Reads packed numbers as a list."""
+    """Reads the packed numbers between the offsets `pos` and `end` as a list."""
     if field.scalar in ("f32", "f64"):
         return _array(data, pos, end, field).tolist()
     if field.scalar in ("i64", "i32", "u32", "u64") and data[pos:end].isascii():
@@ -236,7 +240,7 @@ def _unpacked(data: bytes, pos: int, end: int, field: Field) -> list[Any]:
 
 
 def _array(data: bytes, pos: int, end: int, field: Field) -> np.ndarray:
-    """Reads packed numbers as an array."""
+    """Reads the packed numbers between the offsets `pos` and `end` as an array."""
     kind = np.dtype(ARRAY_TYPES[field.scalar])
     if kind.kind != "f":
         return _varints(data, pos, end).astype(kind)
@@ -246,7 +250,7 @@ def _array(data: bytes, pos: int, end: int, field: Field) -> np.ndarray:
 
 
 def _varints(data: bytes, pos: int, end: int) -> np.ndarray:
-    """Reads packed numbers of one to ten bytes, all at once."""
+    """Reads packed numbers of one to ten bytes each, between the offsets `pos` and `end`, all at once."""
     raw = np.frombuffer(data, np.uint8, end - pos, pos)
     if not raw.size or raw.max() < 128:
         return raw.astype(np.uint64)

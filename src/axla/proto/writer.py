@@ -158,7 +158,7 @@ class _Writer:
 
 
 def _there(**fields: Any) -> Proto:
-    """Returns the fields whose values are not empty."""
+    """A message with those of `fields` whose values are not empty."""
     return {name: value for name, value in fields.items() if value}
 
 

@@ -100,8 +100,8 @@ class Array:
         return not self._record
 
     def _head(self, what: str) -> Any:
-        """Returns the native record of the array. InvalidArgument if the array is deleted; `what` names the
-        caller.
+        """Returns the native record of the array. Raises InvalidArgument, whose message begins with `what`,
+        if the array is deleted.
         """
         record = self._record
         if not record:

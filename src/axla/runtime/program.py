@@ -47,8 +47,10 @@ class LoadedProgram:
         participant: int = 0,
         beside: LoadedProgram | None = None,
     ) -> None:
-        """Links the object images, and resolves the functions that the program calls. `beside` is a loaded
-        program with the same code, whose image and constants are shared.
+        """Links the object images, and resolves the functions that the program calls; `functions` maps names
+        of functions to addresses that replace them. `participant` is the number of the participant that runs
+        the program on `device`. `beside` is a loaded program with the same code, whose image and constants
+        are shared.
         """
         self._constants: memoryview | None = None
         self._beside = beside

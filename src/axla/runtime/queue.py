@@ -334,8 +334,8 @@ class Queue:
             task.release()
 
     def await_turn(self, loaded: Any, flag: int) -> bool:
-        """Waits until the program may run on this thread; returns whether it had to wait. Raises the error
-        for its cancel flag, at address `flag`, if that is set.
+        """Waits until the program may run on this thread; returns whether it had to wait. `flag` is the
+        address of its cancel flag, or 0. If the flag is set, raises the error for it.
         """
         if self._runtime.may_run(loaded.address):
             return bool(loaded.block.handed or loaded.block.flags & EFFECTS)

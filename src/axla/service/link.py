@@ -306,7 +306,9 @@ def _feed(message: Message) -> Feed:
 def opened(
     address: str, *, backend: str = "", token: str = "", timeout: float = 30.0, root_certificate: str = ""
 ) -> Link:  # fmt: skip
-    """Opens a connection to the server at an address, and returns it."""
+    """Opens a connection to the server at an address, and returns it. The arguments are those of
+    `remote.connect`.
+    """
     kind, colon, rest = address.rpartition(":") if isinstance(address, str) else ("", "", "")
     if not colon or (kind != "unix" and not rest.isdigit()):
         raise InvalidArgument(f"connect: address={address!r}, wanted unix:/path or host:port")

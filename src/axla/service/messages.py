@@ -70,8 +70,8 @@ def code_of(error: BaseException) -> status.Status:
 
 
 def failed(error: BaseException, op: str = "") -> Message:
-    """Converts an error to a message. Errors of other classes than AxlaError become InternalError or
-    OutOfMemory.
+    """Converts an error to a message; `op` is its field of that name. Errors of other classes than AxlaError
+    become InternalError or OutOfMemory.
     """
     kind = type(error) if isinstance(error, AxlaError) else InternalError
     kind = OutOfMemory if isinstance(error, MemoryError) else kind
@@ -110,7 +110,7 @@ def unavailable(text: str) -> RuntimeFailure:
 
 
 def tree_of(value: Any) -> Message:
-    """Converts nested tuples of arrays to a message."""
+    """Converts nested tuples of arrays to a message. None becomes an empty message."""
     if isinstance(value, tuple):
         return {"parts": [tree_of(part) for part in value], "is_tuple": True}
     if value is None:
@@ -121,7 +121,7 @@ def tree_of(value: Any) -> Message:
 
 
 def value_of(tree: Message) -> Any:
-    """Converts a message to the nested tuples of arrays in it."""
+    """Converts a message to the nested tuples of arrays in it; an empty message to None."""
     if tree.get("is_tuple"):
         return tuple(value_of(part) for part in tree.get("parts", ()))
     array = tree.get("array")
@@ -131,8 +131,8 @@ def value_of(tree: Message) -> Any:
 
 
 def array_of(data: Any, dtype: str, dims: Any) -> np.ndarray:
-    """Makes an array of these bytes. InvalidArgument if their number does not fit the element type and
-    sizes.
+    """Makes an array of the bytes `data`, with an HLO element type and sizes. InvalidArgument if the number
+    of bytes does not fit them.
     """
     kind, dims = dtype_named(dtype), checked_dims(dims)
     with contextlib.suppress(ValueError):

@@ -35,7 +35,9 @@ _SERVICE, _METHOD = "axla.Service", "Session"
 _OPTIONS = [("grpc.enable_retries", 0), ("grpc.so_reuseport", 0), ("grpc.max_send_message_length", -1)]
 _REASON_SECONDS = 2.0
 _MORE = 8
-"""Streams in addition to the limit of clients: the server tells them why they are refused."""
+"""The number of streams that are open in addition to the limit of clients: on them, the server tells clients
+why they are refused.
+"""
 
 
 def _receiving(most: int) -> list[tuple[str, int]]:
@@ -105,8 +107,9 @@ class Listener:
         self, address: str, greet: Callable[[socket.socket], None], limits: ClientLimits,
         certificate: str = "", key: str = "", guarded: bool = False, note: Callable[..., None] = print,
     ) -> None:  # fmt: skip
-        """Begins to listen at an address. `greet` gets a socket for each client. `guarded` is whether clients
-        must present a token. `note(event, **facts)` writes to the log.
+        """Begins to listen at an address. `greet` gets a socket for each client. `certificate` and `key` are
+        files for TLS. `guarded` is whether clients must present a token. `note(event, **facts)` writes to the
+        log.
         """
         host, _, port = address.rpartition(":")
         if not port.isdigit() or not host:

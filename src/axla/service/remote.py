@@ -44,7 +44,9 @@ def connect(
     `axla.check` accept it as their backend. `address` is "unix:/path" or "host:port".
 
     `backend` is one that the server offers, by default its first; `token` is needed if the server requires
-    one. `root_certificate` is the certificate file of the authority that signed the server's one, for TLS.
+    one. `root_certificate` is the certificate file of the authority that signed the server's certificate, for
+    TLS.
+
     Raises RuntimeFailure with the status UNAVAILABLE if there is no server, DeadlineExceeded if it does not
     answer within `timeout` seconds.
     """
@@ -116,8 +118,8 @@ class RemoteBackend(Backend):
     def execute_parallel(
         self, modules: Sequence[Module], rows: Sequence[Sequence[Any]], deadline: float | None = None
     ) -> list[list[Array]]:  # fmt: skip
-        """Runs the modules on the server at the same time, each with its own row of arguments. Arguments that
-        are not on the server are copied there.
+        """Runs the modules on the server at the same time, each with its own row of arguments, for at most
+        `deadline` seconds. Arguments that are not on the server are copied there.
         """
         for module in modules:
             refuse_custom_calls(module)
@@ -346,7 +348,9 @@ class RemoteExecutable(Executable):
         )
 
     def profiling(self, profile: Profile | None) -> None:
-        """Starts or stops recording: the server measures steps, this process whole calls."""
+        """Starts recording to a profile; None stops it. The server measures steps, this process measures
+        whole calls.
+        """
         with contextlib.suppress(AxlaError):  # if the session has ended, the next call reports it
             self._profiling(profile)
 

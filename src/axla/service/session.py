@@ -46,7 +46,7 @@ from axla.service.messages import NUMBERS, Message
 from axla.service.transport import BadMessage, Closed, Transport
 
 INLINE_BYTES = 1 << 16
-"""Results, or arguments, of at most this total are part of the message of a run."""
+"""Results, or arguments, that have at most this number of bytes together are part of the message of a run."""
 OF_SERVER = {
     "cache_dir", "cuda", "dump_to", "host_device_count", "num_threads", "opencl", "service",
     "service_certificate", "timings", "trace",
@@ -77,7 +77,9 @@ class Slots(dict[int, Any]):
         self.what, self.most = what, most
 
     def check(self, numbers: range) -> None:
-        """Raises an error for numbers in use, or if these would exceed the limit."""
+        """Raises an error if one of these new numbers is in use, or if there would be more values than the
+        limit.
+        """
         if len(self) + len(numbers) > self.most:
             raise OutOfMemory(f"service: a client may have {self.most} {self.what}s; release some")
         if numbers and (numbers[0] < 1 or any(number in self for number in numbers)):

@@ -41,8 +41,9 @@ _PAGE = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
 _TICK = 0.1
 """The seconds between two checks of the workers."""
 _HELLO_SECONDS, _HELLO_BYTES, _GREETINGS = 5.0, 1 << 12, 64
-"""Limits of time and bytes for a client's first message, and of clients that have not sent it. If there are
-more, the oldest is disconnected."""
+"""Limits of time and bytes for a client's first message, and the limit of the number of clients that have not
+sent it yet. If there are more, the oldest is disconnected.
+"""
 _START_SECONDS, _STARTS = 120.0, os.cpu_count() or 1
 """The time limit for the start of a worker, and the number of workers that may start at the same time."""
 _TRIES, _PAUSE = 3, 1.0

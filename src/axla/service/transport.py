@@ -133,7 +133,7 @@ class Transport:
 
 class SocketTransport(Transport):
     """A transport over a unix socket. With a window (a file descriptor of shared memory), pieces of arrays
-    are in the window; the client's are in its first half.
+    are in the window: in the first half those that the client sends.
     """
 
     awake = 100e-6
@@ -311,7 +311,9 @@ def new_window() -> int:
 
 
 def is_window(window: int) -> bool:
-    """Whether a file descriptor is of such memory: of the right size, and sealed."""
+    """Whether a file descriptor is of memory that `new_window` may have created: of the right size, and
+    sealed.
+    """
     import fcntl
 
     try:

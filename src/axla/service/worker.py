@@ -102,8 +102,8 @@ def _restrain(limits: ClientLimits) -> None:
 def _welcome(
     connection: socket.socket, files: list[int], session: str, backend: Backend, limits: ClientLimits
 ) -> None:
-    """Sends the first answer to the client, together with the socket for the reason of the worker's end and
-    the window.
+    """Sends the first answer to the client. `files` are descriptors that are sent with it: of the socket for
+    the reason why the worker ends, and of the window.
     """
     able = backend.capabilities
     body = encode("Welcome", {

@@ -51,7 +51,9 @@ def start_of(inst: Instruction) -> Instruction[AsyncStart] | None:
 
 
 def plain_start(cursor: Refusal, op: AsyncStart, operands: tuple[Instruction, ...], at: int) -> Op:
-    """Returns the op of an async-start after checking that its shape is ((operands), result, ...)."""
+    """Returns the op of an async-start after checking that its shape is ((operands), result, ...). `at` is
+    the position for error messages.
+    """
     parts = op.shape.elements if isinstance(op.shape, TupleShape) else ()
     if len(parts) < 2 or not isinstance(parts[0], TupleShape):
         cursor.fail(f"the shape of async-start must be ((operands), result, ...), found {op.shape}", at)
@@ -61,8 +63,8 @@ def plain_start(cursor: Refusal, op: AsyncStart, operands: tuple[Instruction, ..
 def plain_later(
     cursor: Refusal, op: AsyncUpdate | AsyncDone, operands: tuple[Instruction, ...], at: int
 ) -> Op:
-    """Checks that the attributes of an update or done that repeat those of its start are equal to them, and
-    removes them.
+    """Returns the op of an update or done without the attributes that repeat those of its start. Checks that
+    the repeated attributes are equal to those of the start; `at` is the position for error messages.
     """
     start = start_of(operands[0])
     if start is None:

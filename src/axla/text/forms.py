@@ -35,7 +35,9 @@ def implied_type(shape: AnyShape) -> CompareType:
 
 
 def _plain_compare(cursor: Refusal, op: hlo.Compare, operands: tuple[Instruction, ...], at: int) -> Op:
-    """Removes the `type` of a compare if it is the default for the element type of the operands."""
+    """Returns the op of a compare, without its `type` if that is the default for the element type of the
+    operands.
+    """
     shape = operands[0].shape
     return replace(op, type=None) if shape.is_array and op.type is implied_type(shape) else op
 
@@ -43,8 +45,8 @@ def _plain_compare(cursor: Refusal, op: hlo.Compare, operands: tuple[Instruction
 def _plain_conditional(
     cursor: Refusal, op: hlo.Conditional, operands: tuple[Instruction, ...], at: int
 ) -> Op:
-    """Gives a conditional with a pred and two branches true_computation and false_computation, any other
-    branch_computations.
+    """Returns the normal form of a conditional: with a pred and two branches it has true_computation and
+    false_computation, in all other cases branch_computations.
     """
     index = operands[0].shape.logical
     by_pred = index is Shape(PRED)
@@ -68,7 +70,7 @@ def _plain_custom_call(cursor: Refusal, op: hlo.CustomCall, operands: tuple[Inst
 
 
 def _plain_domain(cursor: Refusal, op: hlo.Domain, operands: tuple[Instruction, ...], at: int) -> Op:
-    """Puts the attribute of a domain on one line."""
+    """Returns the op of a domain with its attribute on one line."""
     return replace(op, domain=RawText(" ".join(op.domain.split())))
 
 

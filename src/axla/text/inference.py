@@ -13,7 +13,7 @@ from axla.ir.op import Op
 
 def transfer_shape(opcode: str, operands: tuple[Instruction, ...], written: AnyShape) -> AnyShape:
     """The shape of a send or recv, or of its done. As in XLA it follows from the shape of the data, even if
-    the text has another shape.
+    the text has another shape, `written`.
     """
     first = operands[0].shape if operands else written
     if opcode == "send":
@@ -27,7 +27,7 @@ def transfer_shape(opcode: str, operands: tuple[Instruction, ...], written: AnyS
 
 
 def with_natural_layout(op: Op, operands: tuple[Instruction, ...], shape: AnyShape) -> AnyShape:
-    """The inferred shape with the layout that follows from the layouts of the operands."""
+    """The inferred `shape` of an op, with the layout that follows from the layouts of the operands."""
     candidate = _natural(op, operands, shape)
     return candidate if candidate is not None and candidate.logical is shape.logical else shape
 

@@ -179,7 +179,7 @@ class InstructionCursor(ShapeCursor):
         shape: AnyShape | None, name: str, extra: Extra, at: int,
     ) -> Instruction:  # fmt: skip
         """Adds an instruction to the target if its operand count is right and no attribute is missing; else
-        raises ParseError.
+        raises ParseError. The arguments are those of `build`.
         """
         opcode = schema.op.opcode
         if not schema.least <= len(operands) <= schema.most:

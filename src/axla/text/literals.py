@@ -67,8 +67,8 @@ def read_literal(cursor: ShapeCursor, shape: AnyShape) -> Literal:
 
 
 def _made_up(cursor: ShapeCursor, shape: Shape) -> Literal:
-    """The literal that XLA's parser generates for an elided constant: consecutive numbers, continued in the
-    next constant.
+    """The literal that XLA's parser generates for an elided constant: consecutive numbers, which go on in the
+    next elided constant of the text.
     """
     _bound_bytes(cursor, shape, "without values")
     words, rest = divmod(shape.byte_size, 4)

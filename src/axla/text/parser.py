@@ -135,8 +135,9 @@ class Parser(InstructionCursor):
         return read_short_form(self, name, shape, opcode, at)
 
     def _rename(self, read: Sequence[tuple[Computation, str, dict[str, Instruction]]]) -> None:
-        """Makes the names of computations and instructions unique. Of equal names the first stays; as in XLA,
-        the computation that ends first is the first.
+        """Makes the names of computations and instructions unique. Of equal names the first one stays; as in
+        XLA, computations count in the order in which they end. `read` has each computation with its name and
+        its instructions by name.
         """
         instructions = [
             (inst, _ANONYMOUS.sub(".anon", name)) for _, _, scope in read for name, inst in scope.items()

@@ -31,8 +31,8 @@ _VALUE, _ERROR, _STAGE = 0, 1, 2
 
 class Ended(AxlaError):
     """A child process died or was stopped. `how` is "SIGSEGV", "exit status 3", "hang"...; `stage` is the
-    stage of its work, `frames` are the active Python functions, innermost first, and `words` is the last line
-    that it wrote.
+    last stage that its call reported, `frames` are the active Python functions, innermost first, and `words`
+    is the last line that it wrote.
     """
 
     def __init__(self, how: str, stage: str = "", frames: tuple[str, ...] = (), words: str = "") -> None:
@@ -145,7 +145,9 @@ class Apart:
         return bytes(found)
 
     def _ended(self, how: str) -> Ended:
-        """Stops the child if it still runs; returns how it ended."""
+        """Stops the child if it still runs; returns the error for its end. `how` is the reason for stopping
+        it, "" if the child ended by itself.
+        """
         process, said = self._process, self._said
         assert process is not None and said is not None
         if how:

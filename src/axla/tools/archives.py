@@ -51,8 +51,8 @@ def _too_large(path: str, what: str, limit: int) -> InvalidArgument:
 
 
 class _Limited(io.RawIOBase):
-    """The bytes of an archive up to the limit. Headers are read through it, too, since the lengths in them
-    cannot be trusted.
+    """A file object for an archive. It raises an error for bytes beyond the limits of the size, also when
+    headers are read, since the lengths in them cannot be trusted.
     """
 
     def __init__(self, path: str, content: BinaryIO) -> None:

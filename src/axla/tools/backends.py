@@ -41,7 +41,7 @@ def execute(options: argparse.Namespace) -> int:
 
 
 def detail(name: str) -> str:
-    """The description of a backend."""
+    """The description of the backend `name`."""
     found = backends.get(name)
     able = found.capabilities
     facts = [
@@ -56,8 +56,8 @@ def detail(name: str) -> str:
 
 
 def coverage(name: str) -> str:
-    """A line for each op: what runs it (at the element type of its first sample), and why it is not the
-    backend itself.
+    """A line for each op, at the element type of its first sample: whether the backend `name` or the host
+    runs it, or whether it is refused or fails. If the backend does not run it, the line has the reason.
     """
     said = {BY_HOST: "the host: ", REFUSED: "refused: ", FAILED: "failed: "}
     cases = outcomes(name, alone())

@@ -106,7 +106,9 @@ class _Search:
         return self.trials.call(function, *arguments)
 
     def tried(self, otherwise: Any, what: str, function: Callable[..., Any], *arguments: Any) -> Any:
-        """The result of a call, or `otherwise` if it fails."""
+        """The result of calling `function` in the child process, or `otherwise` if the call fails. `what`
+        names the trial for the user.
+        """
         try:
             return self.call(what, function, *arguments)
         except AxlaError:
@@ -140,8 +142,8 @@ class _Search:
         return self.passes() or self.code()
 
     def elsewhere(self) -> Verdict | None:
-        """The verdict if only the backend in question fails. None for axla's CPU backends, and if `cpu`
-        fails, too.
+        """The verdict if the program fails on the backend in question, but not on `cpu`. None if `cpu` fails
+        too, or if the question is about one of axla's CPU backends.
         """
         backend = self.question.backend
         if backend in OWN:
@@ -201,9 +203,9 @@ class _Search:
         return self.found("threads")
 
     def racing(self, what: str) -> Verdict | None:
-        """Runs each kernel alone, several times with several threads. Blames the first whose results differ,
-        as its ranges of steps then affect each other; None if none does. `what` is the cause that the verdict
-        names.
+        """Runs each kernel alone, several times with several threads. Blames the first kernel whose results
+        differ between runs: its ranges of steps then affect each other. None if there is no such kernel.
+        `what` is the cause that the verdict names.
         """
         for piece in self.pieces():
             try:
@@ -254,7 +256,9 @@ class _Search:
             return Outcome("error", str(error), stage=self.trials.last_stage)
 
     def required(self, question: Question, runs: list[PassRun]) -> Verdict:
-        """Blames a required pass: the first one after which the module is wrong."""
+        """Blames the first required pass after which the module is wrong. `runs` are the runs of passes in
+        the compilation.
+        """
         names = list(dict.fromkeys(run.name for run in runs if run.required))
         for number, name in enumerate(names):
             outcome = self.call(
@@ -265,8 +269,8 @@ class _Search:
         return self.found("pass", "one that is required")
 
     def rule_of(self, name: str, limit: int | None, question: Question, full: Outcome) -> Verdict:
-        """Blames a pass, with its wrong rule firing. `limit` is the number of runs of passes up to its wrong
-        run; None if that must be searched.
+        """Blames the pass `name`, with its wrong rule firing. `limit` is the number of runs of passes up to
+        the wrong run of the pass; None if that must be searched. `full` is the outcome with all passes.
         """
         if limit is None:
             limit = self.first_run(name, question)
@@ -303,7 +307,9 @@ class _Search:
         return first
 
     def change(self, question: Question, limit: int, right: int | None, wrong: int | None) -> str:
-        """The change made by the wrong firing, or by the wrong run: a diff of modules."""
+        """The change made by run number `limit` of the passes, as a diff of modules: from `right` rule
+        firings in the run (None: from before the run) to `wrong` firings (None: to its end).
+        """
         before = question.but(limit=limit - 1) if right is None else question.but(limit=limit, fuel=right)
         after = question.but(limit=limit, fuel=wrong)
         one, other = (
@@ -375,7 +381,9 @@ class _Search:
         return last.last.partition(" at ")[2], last.name
 
     def last_of(self, runs: list[PassRun], kinds: Collection[str] = FAILURES) -> PassRun:
-        """The run of a pass with which the program begins to fail in one of these ways."""
+        """The run of a pass with which the program begins to fail: the first one after which the outcome is
+        one of `kinds`.
+        """
         first = _first(lambda n: self.ask(f"{n} passes", self.question.but(limit=n)).kind in kinds, len(runs))
         return runs[first - 1]
 
@@ -411,8 +419,8 @@ class _Search:
 
 
 def _first(wrong: Callable[[int], bool], most: int) -> int:
-    """The smallest number from 1 on for which `wrong` is true, as it must be for all larger ones. If it is
-    false for all below `most`, it is `most`, which is not tried.
+    """The smallest number from 1 on for which `wrong` is true. `wrong` must then be true for all larger
+    numbers. Returns `most`, which is not tried, if `wrong` is false for all numbers below it.
     """
     right, high = 0, 1
     while high < most and not wrong(high):
@@ -421,13 +429,13 @@ def _first(wrong: Callable[[int], bool], most: int) -> int:
 
 
 def _line(piece: ModulePiece) -> str:
-    """The text of the root of a piece."""
+    """The text of the instruction that is the root of a piece."""
     lines = [line.strip() for line in piece.text.splitlines() if line.strip().startswith("ROOT ")]
     return lines[-1].removeprefix("ROOT ") if lines else piece.name
 
 
 def _quoted(text: str) -> str:
-    """The name of the pass in an error message."""
+    """The name of the pass that an error message quotes; "" if it quotes none."""
     _, _, rest = text.partition("pass '")
     return rest.partition("'")[0]
 
@@ -437,7 +445,7 @@ def _innermost(outcome: Outcome) -> str:
 
 
 def _key(text: str, kind: str) -> str:
-    """The path of a program's cache entry; "" if it has none, and for other kinds of entries."""
+    """The path of the cache entry for the program `text`; "" if there is none, or `kind` is not "program"."""
     from axla.api import parse
     from axla.core import cache
     from axla.cpu.programs import program_key
@@ -472,6 +480,6 @@ def execute(options: argparse.Namespace) -> int:
 
 
 def _shown(what: str) -> None:
-    """Shows the current trial on a terminal, in a line that is overwritten."""
+    """Shows the name `what` of the current trial on a terminal, in a line that is overwritten."""
     if sys.stderr.isatty():
         print(f"\r\x1b[K{what[:78]}", end="", file=sys.stderr, flush=True)

@@ -143,8 +143,8 @@ def _holds_many(path: str) -> bool:
 
 
 def programs(paths: list[str]) -> Iterator[tuple[str, bytes]]:
-    """Yields the names and contents of programs: of given files, and of files in folders and archives whose
-    names have a program's suffix.
+    """Yields (name, content) for each program: for the given files, and for the files in folders and archives
+    whose names have a suffix of programs.
     """
     for path in paths:
         if path == "-":

@@ -52,7 +52,9 @@ def _program(options: argparse.Namespace, given: dict[str, Any]) -> Any:
 
 
 def _args(options: argparse.Namespace, given: dict[str, Any]) -> dict[int, list] | None:
-    """The types of the arguments for each number of rows; None without --rows."""
+    """Maps each number of rows in --rows to the types of the arguments, in which it replaces `rows`; None
+    without --rows. With --rows, removes the types from `given`.
+    """
     types = options.arg_types or ()
     if options.rows is None:
         return None

@@ -52,7 +52,9 @@ SHOWN = 5  # cases shown for each reason
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """The result for an op at an element type. BY_HOST means that it passed, but the host ran some of it."""
+    """The result for an op at an element type. The kind BY_HOST means that the case passed, but the host ran
+    a part of it.
+    """
 
     level: str
     op: str
@@ -82,7 +84,9 @@ def alone() -> list[tuple[str, DType]]:
 
 
 def outcomes(backend: str, of: Iterable[tuple[str, DType]]) -> Iterator[Case]:
-    """Yields the results of cases on a backend. An op is skipped at an element type that it does not take."""
+    """Yields the results of the cases `of`, pairs of op and element type, on a backend. An op is skipped at
+    an element type that it does not take.
+    """
     with sample_target():
         for opcode, dtype in of:
             if modules_of(opcode, dtype):
@@ -142,7 +146,9 @@ class ConformanceReport:
         return last
 
     def reasons(self, kind: str) -> list[tuple[str, list[str]]]:
-        """The reasons for results of a kind, with their cases, the most frequent reason first."""
+        """The reasons for the results of a kind, each with the names of its cases, the most frequent reason
+        first.
+        """
         found = defaultdict(list)
         for case in self.cases:
             if case.kind == kind:

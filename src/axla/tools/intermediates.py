@@ -69,7 +69,9 @@ class _Search:
         return f"{text}\n  (with all values as results they agree: another fusion)" if text else ""
 
     def alone(self, module: Module, name: str, inputs: Sequence[np.ndarray]) -> str:
-        """The difference of a value that is the only result of a program, as text."""
+        """Text about the difference of the value `name` when it is the only result of a program; "" if it
+        does not differ.
+        """
         return self.compared(_named(module, name), *self.both(with_results(module, [name]), inputs))
 
     def compared(
@@ -98,8 +100,8 @@ class _Search:
         return f"\n  in {called.name}: {text}" if text else ""
 
     def trips(self, loop: While, carried: list[np.ndarray]) -> str:
-        """Text about the first iteration of a loop that differs, starting from the values of the
-        reference.
+        """Text about the first iteration of a loop in which the backends differ. `carried` are the values
+        before the loop; each iteration begins with the values that the reference computes.
         """
         condition, body = (stand_alone(c, c.name).module for c in (loop.condition, loop.body))
         for trip in range(MOST_TRIPS):

@@ -97,7 +97,9 @@ def backend_of(name: str) -> CpuBackend:
 
 
 def _optimized(text: str, question: Question) -> tuple[Module, Module, list[PassRun]]:
-    """Returns the module, a copy of it after the passes that the question allows, and the runs of passes."""
+    """Returns the module `text`, a copy of it after the passes that the question allows, and the runs of
+    passes.
+    """
     from axla.lowering.pipeline import optimize
 
     module = parse(text)
@@ -313,7 +315,9 @@ def pieces_of(text: str, question: Question) -> list[ModulePiece]:
 
 
 def _begin(inst: Instruction) -> Instruction:
-    """The instruction that starts the work which `inst` ends; for most instructions, `inst` itself."""
+    """The instruction that starts the work which `inst` ends: for a done, its start; for other instructions,
+    `inst` itself.
+    """
     return inst.operands[0] if inst.op.ends is not None else inst
 
 
@@ -399,8 +403,8 @@ def piece_outcome(piece: ModulePiece, question: Question) -> tuple[Outcome, tupl
 
 
 def _spoil(module: Module, program: Any, given: list[list[np.ndarray]], question: Question) -> None:
-    """Fills memory that the next results will probably reuse with wrong values, to reveal elements that are
-    never written.
+    """Fills memory that the next results will probably reuse with wrong bytes, to reveal elements that are
+    never written. `given` are the inputs of each participant; runs with them allocate the memory.
     """
     dropped = [results_of(module, program, given, question.deadline) for _ in range(3)]
     for array in [array for rows in dropped for row in rows for array in row]:
@@ -440,8 +444,8 @@ def kernels_of(piece: ModulePiece, question: Question) -> tuple[KernelName, ...]
 
 
 def inner_outcomes(piece: ModulePiece, question: Question) -> str:
-    """The first instruction inside a fusion whose value is wrong when the kernel returns it, as text. It is
-    the root if all others are right, and "" if the piece is not a fusion.
+    """Text about the first instruction inside a fusion whose value is wrong when the kernel returns it. It is
+    the root if all other instructions are right. "" if the piece is not a fusion.
     """
 
     module = parse(piece.text)
@@ -552,8 +556,8 @@ def program_problem(text: str, question: Question) -> str:
 def differs_by_threads(
     piece: ModulePiece, question: Question, counts: Sequence[int]
 ) -> tuple[KernelName, ...] | None:
-    """The kernels of a piece if its results differ in bits between numbers of threads, between runs, or when
-    its ranges run apart; None if all are equal.
+    """The kernels of a piece if the bits of its results differ between the numbers of threads `counts`,
+    between runs, or when its ranges run apart; None if all results are equal.
     """
     from axla.tools.trial import threads
 
@@ -579,7 +583,9 @@ def differs_by_threads(
 
 
 def bits_of(text: str, question: Question) -> list[list[bytes]]:
-    """The bits of the results of `repeat` runs, for each kind of inputs."""
+    """The bytes of the results of the module `text`: for each kind of inputs, a list with the bytes of each
+    of the question's `repeat` runs.
+    """
     from axla.tools.trial import threads
 
     with flags.override(cache_dir="", **dict(question.flags)), threads(question.threads):

@@ -29,7 +29,7 @@ from axla.target.machine import aligned
 LARGEST = 1 << 22
 """The most bytes of results and workspace, which are copied for every range."""
 WATCHED = 0.1
-"""The seconds of processor time for which bytes are watched that two ranges write."""
+"""The seconds of processor time for which the bytes that two ranges write are watched."""
 _REPEAT = """define void @repeat(ptr %run, ptr %frame, ptr %args, i64 %begin, i64 %end, ptr %done) {
   br label %loop
 loop:
@@ -63,8 +63,9 @@ def call(
     program: Packed, arguments: Sequence[int], results: Sequence[int], constants: int, workspace: int,
     ranges: Callable[[Run, int, int], int], deadline: float,
 ) -> None:  # fmt: skip
-    """Runs a program that calls no functions, on memory at these addresses. `ranges(run, count, grain)` runs
-    the ranges of a parallel loop.
+    """Runs a program that calls no functions. `arguments`, `results`, `constants` and `workspace` are the
+    addresses of its memory. `ranges(run, count, grain)` is called to run the ranges of each parallel loop,
+    and returns its return code.
     """
     image = Image([("program", image) for image in program.images], [ENTRY])
     cancel = (c.c_int32 * 2)()
@@ -150,8 +151,8 @@ def run_apart(program: Packed, inputs: Sequence[bytes], deadline: float = 30.0) 
 def _wavers(
     run: Run, begin: int, end: int, memory: np.ndarray, places: np.ndarray, right: np.ndarray
 ) -> bool:  # fmt: skip
-    """Runs a range again and again; returns whether these bytes have other values than the right ones at any
-    moment.
+    """Runs a range again and again; returns whether any of the bytes at the indices `places` of `memory` has
+    another value than in `right` at any moment.
     """
     done = np.zeros(1, np.uint8)
     thread = threading.Thread(target=run, args=(begin, end, done.ctypes.data))

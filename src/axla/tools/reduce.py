@@ -52,7 +52,7 @@ class Reducer:
         self.tries = self.taken = 0
         self.way = ""
         self.ended = ""
-        """The reason why it stopped early: "interrupted", "out of time", or "" for none."""
+        """The reason why the search stopped early: "interrupted", "out of time", or "" if it did not."""
         self._predicate, self._show = predicate, show
         self._stop_at = float("inf") if seconds is None else time.monotonic() + seconds
         self._tried: set[bytes] = set()
@@ -93,14 +93,14 @@ class Reducer:
             self._all(way)
 
     def _all(self, way: shrink.Way) -> None:
-        """Accepts candidates of one kind of change until none is left."""
+        """Accepts candidates of one kind of change until no candidate is accepted."""
         self.way = way.__name__
         while any(self._take(candidate) for candidate in way(self.best)):
             pass
 
     def _cut(self, stand_in: Callable) -> None:
-        """Delta debugging: replaces runs of instructions by stand-ins: all of them, halves, ... single
-        ones.
+        """Delta debugging: replaces groups of consecutive instructions by what `stand_in` returns for them. A
+        group is first all instructions, then a half, a quarter... and at last a single one.
         """
         self.way = f"cut, {stand_in.__name__}"
         names = shrink.cuttable(self.best, stand_in)
@@ -183,7 +183,7 @@ def script_succeeds(command: Sequence[str], seconds: float) -> Predicate:
 
 
 def test_text(module: Module, run: str, found: str) -> str:
-    """A module as a test: `run` is the command that repeats the failure, `found` describes it."""
+    """A module as a test: `run` is the command that repeats the failure, `found` describes the failure."""
     said = "".join(f"// {line}\n" for line in found.splitlines())
     return f"// RUN: {run}\n{said}{text_of(module).rstrip()}\n"
 

@@ -39,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--input", metavar="X.npy", action="append", default=[], help="the array of a parameter; repeatable"
     )
     add_inputs(parser)
-    parser.add_argument("--output", metavar="Y.npz", help="write the results to a file, print nothing")
+    parser.add_argument("--output", metavar="Y.npz", help="write the results to a file, do not print them")
     add_constants(parser)
     add_backend(parser, "--backend", "cpu", "cpu (default), one-lane or interpreter")
     add_backend(parser, "--reference", None, "compare with the results of this backend")
@@ -133,8 +133,9 @@ def _compare(
     module: Module, rows: dict[str, list[np.ndarray]], inputs: list[np.ndarray], kind: str, head: str,
     options: argparse.Namespace,
 ) -> None:  # fmt: skip
-    """Raises Mismatch for the first output that differs, or, with --compare-every-instruction, for the first
-    instruction.
+    """Raises Mismatch for the first output that differs between the backend and the reference, or, with
+    --compare-every-instruction, for the first instruction. `rows` are the backend's results, `head` is the
+    beginning of the message.
     """
     tolerance = tolerance_of(options)
     if options.compare_every_instruction:
@@ -155,8 +156,8 @@ def _compare(
 def _rows(
     module: Module, inputs: list[Any], kind: str, options: argparse.Namespace, backend: str = ""
 ) -> dict[str, list[np.ndarray]]:  # fmt: skip
-    """Runs a program; returns the results by the name of their device ("" if all devices share one set). One
-    of several processes gets the results of its own devices.
+    """Runs a program; returns the results by the name of their device ("" if all devices share one set). If
+    several processes run the program, each returns the results of its own devices.
     """
     if not _on_several_devices(module, options):
         if options.repeat > 1 and not backend:
@@ -218,7 +219,7 @@ def _shown(seconds: float) -> str:
 
 
 def load_inputs(module: Module, paths: list[str]) -> list[np.ndarray]:
-    """Reads the arrays in the files, in the order of the parameters, and checks them against these."""
+    """Reads the arrays in the files, in the order of the parameters, and checks that they fit these."""
     leaves = parameter_leaves(module)
     if len(paths) != len(leaves):
         listed = ", ".join(f"{name} {show(shape)}" for name, shape in leaves) or "none"

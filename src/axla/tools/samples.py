@@ -33,7 +33,7 @@ ENDS = {
     "async-start": ("async-update", "async-done"), "copy-start": ("copy-done",),
     "collective-permute-start": ("collective-permute-done",),
 }  # fmt: skip
-"""The ops that must follow those that start something."""
+"""The ops that must follow an op that starts something, by the opcode of this op."""
 STARTS = {end: start for start, ends in ENDS.items() for end in ends}
 
 EXCHANGE = {"send", "send-done", "recv", "recv-done"}
@@ -73,8 +73,8 @@ def main_type(op: Op, shapes: Sequence[AnyShape]) -> DType:
 
 
 def _companions(main: DType, to: DType) -> dict[DType, DType]:
-    """The replacements of element types if `main` becomes `to`. The real type of a complex type changes with
-    it, and the reverse.
+    """The replacements of element types if `main` becomes `to`. If a complex type is replaced, the type of
+    its parts is too, and the reverse.
     """
     if main in (F32, F64) and to in (F32, F64):
         return {main: to, (C64 if main is F32 else C128): C64 if to is F32 else C128}
@@ -126,7 +126,9 @@ def sample_module(op: Op, shapes: Sequence[AnyShape], change: dict[DType, DType]
 
 
 def exchange(dtype: DType) -> Module:
-    """A module that receives the data that it sends."""
+    """A sample of send and recv: a module that sends its parameter, receives it, and returns the received
+    data.
+    """
     module = Module("sample")
     entry = module.add_computation("main", entry=True)
     data = entry.add(Parameter(Shape(dtype, (3,)), 0))

@@ -69,7 +69,9 @@ def swept(module: Module, *, dead: bool = True) -> Module:
 
 
 def plain(module: Module) -> Iterator[Module]:
-    """Removes attributes that do not affect values: all of them, then each kind."""
+    """Yields copies of the module without attributes that do not affect values: first without all of them,
+    then without one kind each.
+    """
     fields = [f.name for f in dataclasses.fields(Extra)]
     for names in (fields, *([name] for name in fields)):
         copy, _ = copy_of(module)
@@ -157,7 +159,9 @@ def chunks(items: Sequence[Any]) -> Iterator[Sequence[Any]]:
 def cut(
     module: Module, names: Sequence[str], stand_in: Callable[[Instruction], Instruction | None]
 ) -> Module:
-    """A copy in which stand-ins, if there are any, replace these instructions; unused ones are removed."""
+    """A copy of the module in which the instructions `names` are replaced by what `stand_in` returns for
+    them, unless that is None, and unused instructions are removed.
+    """
     copy, named = copy_of(module)
     for inst in [named[name] for name in names]:
         used = inst.users or inst is inst.computation.root
@@ -168,7 +172,7 @@ def cut(
 
 
 def drop(inst: Instruction) -> None:
-    """Removes an instruction that is not used, also from the control predecessors of others."""
+    """Removes an instruction if it is unused, also from the control predecessors of other instructions."""
     computation = inst.computation
     if inst.users or inst is computation.root:
         return
@@ -190,8 +194,8 @@ def parameter(inst: Instruction) -> Instruction | None:
 
 
 def operand(inst: Instruction) -> Instruction | None:
-    """A stand-in: a value of the same shape among the operands and their operands, or else the first such
-    value in the computation; None if there is none.
+    """A stand-in: a value of the same shape among the operands of `inst` and the operands of these, or else
+    the first such value in the computation; None if there is none.
     """
     shape, seen, work = inst.shape.logical, {inst}, [inst]
     while work:
@@ -237,8 +241,8 @@ def cuttable(module: Module, stand_in: Callable[[Instruction], Instruction | Non
 
 
 def uncalled(module: Module) -> Iterator[Module]:
-    """Yields copies of the module, each without one of the computations that are not called. Dead code may
-    be in them.
+    """Yields copies of the module, each without one of the computations that no instruction calls. These may
+    contain dead code.
     """
     for number, (computation, calls) in enumerate(callers(module).items()):
         if computation is not module.entry and not calls:
@@ -251,7 +255,9 @@ def uncalled(module: Module) -> Iterator[Module]:
 
 
 def inlined(module: Module) -> Iterator[Module]:
-    """Inlines one call, fusion or branch, or one iteration of a loop."""
+    """Yields copies of the module, in each of which one call, fusion or branch is inlined, or a loop is
+    replaced by one iteration.
+    """
     for computation in module.computations:
         for inst in computation.instructions:
             for number in range(_bodies(inst)):
@@ -293,7 +299,9 @@ def simplified(module: Module) -> Iterator[Module]:
 
 
 def parameters(module: Module) -> Iterator[Module]:
-    """Removes unused parameters: all of them, then each."""
+    """Yields copies of the module without unused parameters: first without all of them, then without one
+    each.
+    """
     unused = [p.name for p in module.entry.parameters if not p.users and p is not module.entry.root]
     for names in filter(None, dict.fromkeys((tuple(unused), *((name,) for name in unused)))):
         copy, named = copy_of(module)
@@ -321,8 +329,8 @@ def renumbered(computation: Computation) -> list[int]:
 
 
 def carries(module: Module) -> Iterator[Module]:
-    """Removes an element that a loop carries. Inside the loop ones replace it, after the loop its initial
-    value does.
+    """Yields copies of the module, each without one element that a loop carries. Inside the loop, ones
+    replace the element; after the loop, its initial value does.
     """
     for computation in module.computations:
         for inst in computation.instructions:
@@ -371,7 +379,7 @@ def _element(value: Instruction, index: int) -> Instruction:
 
 
 def _less(value: Instruction, index: int) -> Instruction:
-    """A tuple without the element at this index."""
+    """Adds a tuple of the elements of `value`, without the element at `index`, and returns it."""
     kept = [_element(value, k) for k in range(len(value.shape.elements)) if k != index]
     return value.computation.add(Tuple(), kept)
 
@@ -380,7 +388,9 @@ def _less(value: Instruction, index: int) -> Instruction:
 
 
 def constants(module: Module) -> Iterator[Module]:
-    """Simplifies a constant; the smaller trip count of a loop is such a change, too."""
+    """Yields copies of the module, each with one constant replaced by a simpler one. This also makes the trip
+    counts of loops smaller.
+    """
     for computation in module.computations:
         for inst in computation.instructions:
             if isinstance(inst.op, Constant) and isinstance(inst.shape, Shape) and inst.shape.size:
@@ -407,7 +417,9 @@ def _simpler(array: np.ndarray, shape: Shape) -> Iterator[np.ndarray]:
 
 
 def sizes(module: Module) -> Iterator[Module]:
-    """Reduces the sizes of dimensions: all sizes at once, then each size, alone and with its multiples."""
+    """Yields copies of the module with smaller dimensions: first with all sizes reduced at once, then each
+    size alone, and together with its multiples.
+    """
     weight: dict[int, int] = {}
     for computation in module.computations:
         for inst in computation.instructions:
@@ -431,7 +443,9 @@ def sizes(module: Module) -> Iterator[Module]:
 
 
 def resized(module: Module, new: dict[int, int]) -> Module | None:
-    """A copy with the sizes replaced as in `new`; None if an op does not take them."""
+    """A copy of the module in which `new` maps old sizes of dimensions to new ones; None if an op does not
+    accept the new sizes.
+    """
     made = Module(module.name, dataclasses.replace(module.config, entry_layout=None))
     copies: dict[Computation, Computation] = {}
     try:
@@ -473,7 +487,9 @@ def _shape(shape: AnyShape, new: dict[int, int]) -> AnyShape:
 
 
 def _fitted(op: Any, operands: Sequence[AnyShape], wanted: AnyShape, new: dict[int, int]) -> Any:
-    """Adapts the attributes of an op to the new sizes."""
+    """Adapts the attributes of an op to operands and a result (`wanted`) with new sizes. `new` maps old sizes
+    to new ones.
+    """
     changes: dict[str, Any] = {}
     if op.holds_shape:
         changes["shape"] = wanted
@@ -495,7 +511,7 @@ def _fitted(op: Any, operands: Sequence[AnyShape], wanted: AnyShape, new: dict[i
 
 
 def _ranges(ranges: SliceDims, given: Sequence[int], wanted: Sequence[int]) -> SliceDims:
-    """Slice ranges with the new sizes, moved to fit into the sizes of the operand."""
+    """The ranges of a slice with result sizes `wanted`, moved to fit into an operand of sizes `given`."""
     starts: list[int] = []
     limits: list[int] = []
     for start, stride, size, n in zip(ranges.starts, ranges.strides, wanted, given, strict=True):

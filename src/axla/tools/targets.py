@@ -46,7 +46,9 @@ def table() -> str:
 
 
 def particular(target: CpuTarget) -> list[str]:
-    """The peculiarities of a machine that programs for it must allow for."""
+    """The properties of a target that its users must allow for, such as big-endian memory or missing f64
+    arithmetic.
+    """
     form = target.form
     found = [] if form.format == "elf" else [_FORMATS[form.format]]
     if form.pointer_bytes == 4:

@@ -55,8 +55,9 @@ class Question:
     Inputs are random, of each of the `kinds`, unless `inputs` has an array for a parameter, by its name; the
     array is cut if the parameter is smaller. If `reference` is None, results are not compared. `before` has
     texts of programs that the process compiles first; `caching` leaves the caches on. `limit` is the number
-    of pass runs, of which the last has `fuel` firings; after them only required passes run. `slower_than` is
-    the number of seconds that a run may take, `repeat` the number of runs whose results must have equal bits.
+    of runs of passes, in the last of which rules fire `fuel` times; after these runs only required passes
+    run. `slower_than` is the number of seconds that a run may take, `repeat` the number of runs whose results
+    must have equal bits.
     """
 
     backend: str = "cpu"
@@ -160,7 +161,9 @@ def answer(text: str, question: Question) -> Outcome:
 
 @contextlib.contextmanager
 def threads(count: int | None) -> Iterator[None]:
-    """Sets the number of threads of parallel loops inside a `with` block; None does not change it."""
+    """Sets the number of threads of parallel loops inside a `with` block; if `count` is None, does not change
+    it.
+    """
     if count is None:
         yield
         return
@@ -303,7 +306,9 @@ def inputs_of(module: Module, question: Question, kind: str) -> list[list[np.nda
 
 
 def _array(given: np.ndarray | None, shape: Shape, seed: int, leaf: int, kind: str) -> np.ndarray:
-    """A given array, cut to a shape where possible; otherwise a random one."""
+    """The array `given`, cut to a shape where possible; otherwise a random array, for which `seed`, `leaf`
+    and `kind` are those of `random_array`.
+    """
     if given is not None and given.dtype == shape.dtype.numpy and given.ndim == shape.rank:
         part = given[tuple(slice(0, n) for n in shape.dims)]
         if shape.admits(part.shape):
@@ -314,8 +319,8 @@ def _array(given: np.ndarray | None, shape: Shape, seed: int, leaf: int, kind: s
 def results_of(
     module: Module, program: Any, rows: list[list[np.ndarray]], deadline: float
 ) -> list[list[np.ndarray]]:  # fmt: skip
-    """Runs a program with the inputs of each participant. Returns for each its result leaves, then the values
-    that it put into its outfeed.
+    """Runs a program with the inputs of each participant (`rows`), at most for `deadline` seconds. Returns a
+    list for each participant: its result leaves, then the values that it put into its outfeed.
     """
     from axla.custom.feeds import feeds
     from axla.tools.source import feed

@@ -69,8 +69,8 @@ def _chebyshev(x: XlaOp, coefficients: Sequence[float]) -> XlaOp:
 
 
 def _both_series(size: XlaOp, near: Sequence[float], far: Sequence[float]) -> tuple[XlaOp, XlaOp]:
-    """Returns (value of the series `near`, value of the series `far`). The first is valid for numbers up to
-    8, the second for numbers of at least 8.
+    """Returns (value of the series `near`, value of the series `far`) for the absolute value `size` of x. The
+    first is valid for sizes up to 8, the second for sizes of at least 8.
     """
     if size.dtype is F32:
         near, far = near[-_SINGLE[0] :], far[-_SINGLE[1] :]

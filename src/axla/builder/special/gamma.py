@@ -85,7 +85,9 @@ def _epsilon(x: XlaOp) -> float:
 
 
 def _series(a: XlaOp, x: XlaOp, active: XlaOp) -> _Sums:
-    """P(a, x) / _factor(a, x): the sum of x^n / ((a + 1)...(a + n)) over n >= 0."""
+    """P(a, x) / _factor(a, x): the sum of x^n / ((a + 1)...(a + n)) over n >= 0, for the elements marked in
+    `active`.
+    """
     epsilon = _epsilon(x)
 
     def step(n: XlaOp, fixed: Sequence[XlaOp], state: Sequence[XlaOp]) -> tuple[XlaOp, Sequence[XlaOp]]:
@@ -104,7 +106,8 @@ def _series(a: XlaOp, x: XlaOp, active: XlaOp) -> _Sums:
 
 def _fraction(a: XlaOp, x: XlaOp, active: XlaOp) -> _Sums:
     """Returns Q(a, x) gamma(a) / (x^a exp(-x)) = 1 / (x + 1 - a - 1 (1 - a) / (x + 3 - a - 2 (2 - a) / ...)).
-    The convergents p / q and the derivatives of p and q with respect to a are computed by recurrences.
+    The convergents p / q and the derivatives of p and q with respect to a are computed by recurrences, for
+    the elements marked in `active`.
     """
     epsilon = _epsilon(x)
 
@@ -166,7 +169,7 @@ def _uniform(a: XlaOp, x: XlaOp) -> _Uniform:
 
 
 class _Region(NamedTuple):
-    """Preds that tell the method for each element."""
+    """Preds that select the method for each element."""
 
     invalid: XlaOp
     upper: XlaOp  # Q is computed by the fraction; else P by the series

@@ -17,7 +17,7 @@ from axla.builder.xla_builder import XlaOp
 
 
 class _Limits(NamedTuple):
-    """Limits for the float type of the real and imaginary parts."""
+    """Limits for the arguments, for the float type of their real and imaginary parts."""
 
     small: float  # the square of a smaller number is not a normal number
     large: float  # the square of a larger number overflows

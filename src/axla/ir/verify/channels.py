@@ -134,7 +134,9 @@ def _matters(inst: Instruction) -> bool:
 
 
 def _parts(inst: Instruction) -> Iterator[Computation | Instruction]:
-    """Yields the transfer or collective, or the computations of a loop, branch or call."""
+    """Yields `inst` if it is a transfer or a collective, or the computations that it calls if it is a loop,
+    branch or call.
+    """
     if inst.op.collective is not None or _is_transfer(inst):
         yield inst
     elif inst.op.control:
@@ -193,9 +195,9 @@ def _verify_different(inst: Instruction, pairs: tuple[tuple[int, int], ...]) -> 
 
 
 def _verify_no_cycle(inst: Instruction, pairs: tuple[tuple[int, int], ...]) -> None:
-    """Checks that no participant that waits for one transfer before it starts the other waits for itself.
-    With distinct sources and targets, the pairs form chains and cycles; a chain begins at a source that is
-    not a target.
+    """Checks that the (source, target) pairs of a transfer form no cycle, in which each participant would
+    wait for its transfer from another one before it starts its own. With distinct sources and targets, the
+    pairs form chains and cycles; a chain begins at a source that is not a target.
     """
     left = dict(pairs)
     for start in set(left) - set(left.values()):
@@ -208,9 +210,10 @@ def _verify_no_cycle(inst: Instruction, pairs: tuple[tuple[int, int], ...]) -> N
 
 
 def verify_waits(module: Module, replicas: int, partitions: int) -> None:
-    """Checks that participants that run the same program do not wait for each other in a cycle, whichever
-    order each runs it in: no receive waits for a send, and no collective for a member, that can only come
-    after it. Considers the entry computation, and channels with a single send.
+    """Checks that participants that run the same program do not wait for each other in a cycle, whatever the
+    order in which each runs its instructions. In a cycle, a receive would wait for a send, or a collective
+    for a participant, that can only come after it. Considers the entry computation, and channels with a
+    single send.
     """
     entry, count = module.entry.instructions, replicas * partitions
     sends: dict[int | None, Instruction | None] = {}

@@ -20,7 +20,9 @@ from axla.ir.verify.failure import fail
 
 
 def _members(inst: Instruction) -> tuple[GroupMode, int]:
-    """The meaning of the numbers in groups, and the number of members that exist."""
+    """The meaning of the numbers in the replica groups of a collective, and the number of existing
+    members.
+    """
     config, mode = inst.computation.module.config, group_mode(inst.op)
     return mode, member_count(mode, config.replica_count, config.num_partitions)
 

@@ -22,8 +22,8 @@ _CARRIES = ("tuple", "while", "conditional", "call", "opt-barrier")
 
 
 def verify_pairs(module: Module, callers: Mapping[Computation, list[Instruction]]) -> None:
-    """Checks the start and the done of every pair. In a computation that an async-start calls, a transfer may
-    be the root.
+    """Checks the start and the done of every pair. A transfer without a done may be the root of a computation
+    that an async-start calls. `callers` has the callers of each computation.
     """
     for computation in module.computations:
         called = any(c.opcode == "async-start" for c in callers.get(computation, ()))
@@ -67,8 +67,8 @@ def _listed(inst: Instruction) -> str:
 
 
 def _verify_goes_on(inst: Instruction, may_leave: bool) -> None:
-    """Checks that an asynchronous call has one update or done, or is passed on, by a tuple, a call, or the
-    root of a loop's body.
+    """Checks that an asynchronous call has one update or done as user, or is passed on by a tuple, call or
+    other op of `_CARRIES`, or, if `may_leave`, as the root of its computation.
     """
     next_steps = [u for u in inst.users if u.opcode in _GOES_ON]
     carriers = [u for u in inst.users if u.opcode in _CARRIES]

@@ -17,7 +17,9 @@ from axla.tools.page import runs, stages
 
 
 def of_executable(executable: Executable, *, code: bool = False) -> dict[str, Any]:
-    """The data for an executable of the backends `cpu` and `one-lane`, whose module is compiled again."""
+    """The page's data about an executable of the backend `cpu` or `one-lane`, whose module is compiled again.
+    With `code`, the data includes LLVM and assembly.
+    """
     target: Any = executable._target()
     work: Module = executable._work()  # type: ignore[attr-defined]
     with flags.override(**dict(executable.options.flags)):

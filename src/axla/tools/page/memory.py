@@ -72,8 +72,9 @@ def timed_steps(program: Program) -> list[TimedStep]:
 
 
 def blocks(program: Program, steps: list[TimedStep] | None = None) -> list[LiveBlock]:
-    """The blocks that are live in the memory of a program, without arguments and constants, ordered by their
-    first step. Results are live to the end of the run.
+    """The blocks of a program's memory with the steps during which they are in use, ordered by their first
+    step; arguments and constants are left out. Results are in use to the end of the run. `steps` are the
+    results of `timed_steps`, which is called if they are missing.
     """
     steps = timed_steps(program) if steps is None else steps
     end = max(len(steps) - 1, 0)

@@ -58,7 +58,7 @@ class States:
         return {"records": self.records, "stages": self.stages, "equations": equations}
 
     def _record(self, inst: Instruction, cost: Cost) -> int:
-        """The number of the record for an instruction as it is now."""
+        """The number in the table of the record that describes an instruction as it is now."""
         operations = cost.operations + cost.transcendentals
         state = (inst.op, inst.operands, inst.shape, inst.extra, inst.name, operations, cost.bytes)
         known = self._known.get(inst)

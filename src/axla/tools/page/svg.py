@@ -54,7 +54,9 @@ def drawing(module: Module) -> str:
 
 
 def _computation(computation: Computation, top: float) -> tuple[list[str], float, float]:
-    """The SVG elements of a computation whose top is at this height, and their right and lower limits."""
+    """Returns (SVG elements, right limit, lower limit) of the drawing of a computation, whose upper limit is
+    `top`.
+    """
     boxes = _boxes(computation)
     layers = _layers(boxes)
     for sweep in range(SWEEPS):
@@ -130,7 +132,7 @@ def _layers(boxes: dict[Instruction, _Box]) -> list[list[_Box]]:
 
 
 def _arrange(layer: list[_Box], side: str) -> None:
-    """Orders a layer by the average position of each box's neighbours on one side."""
+    """Orders a layer by the average position of each box's neighbours on one side, "above" or "below"."""
     wanted = {}
     for box in layer:
         near: list[_Box] = getattr(box, side)
