@@ -129,7 +129,9 @@ def _entries(kind: str, messages: Iterable[dict[str, Any]]) -> tuple[ConfigEntry
 
 
 def configured(example: Example, config: Config) -> Example:
-    """The part of a program between the feeds and fetches of `config`, with their names."""
+    """The part of a program between the feeds and fetches of `config`, with the names that `config` has for
+    them.
+    """
     source = example.source
     module = graph_ends.flattened(source.module)
     return between(example, module, Ends(module, source.arguments, source.results), config)

@@ -14,7 +14,7 @@ from axla.core.templates import fill
 
 
 def write(library: CompiledLibrary) -> dict[str, str | bytes]:
-    """The header file and its text."""
+    """The header file: {name: contents}."""
     return {f"{library.prefix}.h": text(library)}
 
 

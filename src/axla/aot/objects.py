@@ -108,8 +108,8 @@ def object_of(
     programs: Mapping[str, Program], constants: bytes, target: CpuTarget, *, prefix: str = "program",
     weights: Weights = Weights.OBJECT, tensors: tuple[Tensor, ...] = (),
 ) -> ObjectCode:  # fmt: skip
-    """The object of programs for a target, by symbol, and of their common constants segment. Raises the same
-    errors as `compile_object`.
+    """The object for a target of programs, given by symbol, and of their common constants segment
+    `constants`. Raises the same errors as `compile_object`.
     """
     code = llvm_module(target)
     add_frame(code)
@@ -176,8 +176,8 @@ def _tensors(constants: Mapping[Literal, int], names: Mapping[Literal, str]) -> 
 
 
 def _program(module: Module, target: CpuTarget, pool: dict[Literal, int], allow_libgcc: bool) -> Program:
-    """The program of a module, which is changed. Raises UnsupportedError if it cannot be part of an object
-    file.
+    """The program of a module, which is changed. `pool` receives the offsets of its constants in the common
+    segment. Raises UnsupportedError if the program cannot be part of an object file.
     """
     refuse_dynamic(module)
     double = None if allow_libgcc or target.has_double else double_arithmetic(module)

@@ -159,8 +159,8 @@ def _make_parents(folder: Path) -> list[Path]:
 
 
 def _move_into(folder: Path, fresh: Path, names: list[str]) -> None:
-    """Renames new files over old ones, and removes old ones without a new version; restores the old ones if
-    that fails.
+    """Renames the files `names` of the folder `fresh` to files of the same names in `folder`, over old ones.
+    An old file without a new version is removed. If that fails, restores the old files.
     """
     for name in names:
         if (folder / name).is_dir():

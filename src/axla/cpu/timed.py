@@ -50,7 +50,8 @@ class TimedEntry(EntryWriter):
 
     def steps(self, steps: Sequence[Step]) -> None:
         """Writes the steps. After each step that contains a kernel, custom call or transfer, it writes a
-        reading of the clock for the step's counters (`lap`). Steps within a step without any are not timed.
+        reading of the clock for the step's counters (`lap`). Steps inside a step that contains none of these
+        are not timed.
         """
         for step in steps:
             timed = self.timed

@@ -210,7 +210,9 @@ def _memory(kernels: Sequence[Kernel]) -> list[memoryview]:
 
 
 def _call(kernel: Kernel, image: Image, memory: Sequence[memoryview]) -> TimedCall:
-    """A function that runs a kernel on this thread in ranges, as a program would."""
+    """A function that runs `kernel`, whose code is in `image`, on the buffers `memory`: in ranges, as a
+    program would, but on this thread only.
+    """
     cancel, frame = c.c_int64(0), abi.FRAME.ctypes()()
     frame.version, frame.cancel = abi.FRAME_VERSION, c.addressof(cancel)
     places = [np.frombuffer(view, np.uint8).ctypes.data for view in memory]

@@ -188,8 +188,8 @@ current = _Current()
 
 
 def take(feed: Feed, shape: AnyShape, check: Callable[[], None]) -> HostValue:
-    """Takes the next value from a queue, which must have the shape `shape`. For a shape without leaves,
-    nothing is taken.
+    """Takes the next value from a queue; the value must have the shape `shape`. For a shape without leaves,
+    nothing is taken. `check` is called while waiting, as in `Feed._take`.
     """
     if next(shape.leaves(), None) is None:
         return nest(shape, iter(()))

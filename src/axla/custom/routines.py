@@ -137,7 +137,9 @@ class _Builder:
             self.fail(f"{what} has more than {_LARGEST} rows or columns, the limit of LAPACK")
 
     def letters(self, name: str, wanted: str) -> str:
-        """The value of an attribute that is a character. JAX writes it as the character's code."""
+        """The value of the attribute `name`, which must be one of the characters in `wanted`. JAX writes it
+        as the character's code.
+        """
         value = self.attributes.get(name)
         found = chr(value) if isinstance(value, np.integer) and 0 < value < 128 else ""
         if not found or found not in wanted:
@@ -192,7 +194,9 @@ class _Builder:
         return self.stored(struct.pack("<i", value))
 
     def leading(self, rows: int) -> LeafAddress:
-        """A leading dimension. LAPACK requires it to be positive."""
+        """The address of a leading dimension, for matrices of `rows` rows. LAPACK requires it to be
+        positive.
+        """
         return self.int(max(rows, 1))
 
     def text(self, letter: str) -> LeafAddress:
@@ -202,8 +206,8 @@ class _Builder:
         return self.text(self.letters(name, wanted))
 
     def reals(self, count: int) -> list[LeafAddress]:
-        """The workspace for real numbers that routines for complex matrices need. It cannot be queried, so
-        its size is given.
+        """The workspace of `count` real numbers that routines for complex matrices need, as a list of one
+        address; an empty list for real matrices. The routine cannot be asked for the size.
         """
         return [self.scratch(count * self.real.itemsize)] if self.dtype.is_complex else []
 

@@ -234,7 +234,9 @@ class ParticipantCollective:
 
 
 def _buffer(where: int, piece: ReadRange) -> list[Any]:
-    """The memory of a range in the form that MPI takes, without a copy."""
+    """The memory of the range `piece`, which begins at the address `where`, in the form that MPI takes,
+    without a copy.
+    """
     memory = MPI.buffer.fromaddress(where, piece.span)
     if piece.rows == 1:
         return [memory, MPI.BYTE]

@@ -93,8 +93,8 @@ _INPUT = regex(
 
 
 def read_records(dialect: str, table: str, width: Callable[[str], int]) -> dict[str, Record]:
-    """Parses a table; the records have their full names as keys. `width(kind)` is the number of inputs that
-    an attribute of a kind counts as.
+    """Parses a table of operations of `dialect`. Returns the records by the full names of the operations,
+    such as `stablehlo.add`. `width(kind)` is the number of inputs that an attribute of a kind counts as.
     """
     found: dict[str, Record] = {}
     for line in re.sub(r"\n +", " ", table).split("\n"):

@@ -39,7 +39,9 @@ def error_of(error: BaseException) -> int:
 
 
 def callback(body: Callable[[Any], None], struct: Struct) -> int:
-    """The address of a native function that calls a Python function with its argument struct."""
+    """The address of a native function that calls `body` with a view of its argument, a struct of the type
+    `struct`. An exception of `body` becomes a PJRT_Error.
+    """
 
     def call(address: int) -> int | None:
         try:

@@ -658,7 +658,9 @@ def _outputs(f: GlueFunction, program: Ssa, result: Ssa, outputs: Ssa) -> None:
 
 @_FUNCTIONS("pjrt_known_shape", "ptr", "element:i32, dims:ptr, rank:i64, strides:ptr, count:i64")
 def _known_shape(f: GlueFunction, element: Ssa, dims: Ssa, rank: Ssa, strides: Ssa, count: Ssa) -> None:
-    """The KNOWN struct of a shape; null if it was not registered, or the elements are not dense."""
+    """The KNOWN struct of the shape with `rank` sizes at the address `dims`; null if it was not registered,
+    or if the elements are not dense by the `count` strides at the address `strides`.
+    """
     number = f.slot(element.cast("i64"))
     with f.loop(0, rank) as loop:
         number.store(number.load("i64") * 31 + dims.item(loop.index).load("i64"))

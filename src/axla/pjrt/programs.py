@@ -199,7 +199,9 @@ class PjrtExecutable:
         return [self._placed(row, device) for row, device in zip(found, self.device_ids, strict=True)]
 
     def _run(self, rows: list[list[Array]], donate: list[int]) -> list[list[Array]]:
-        """Runs the program; returns the results of each participant that are arrays."""
+        """Runs the program; returns the results of each participant that are arrays. `rows` has the arguments
+        of each participant, `donate` the numbers of further arguments to donate.
+        """
         if self.callbacks is not None:
             self.callbacks.functions = self.functions
         asynchronous = not self._calls_python()
@@ -208,7 +210,9 @@ class PjrtExecutable:
         return self.executable.execute_replicated(rows, donate=donate, asynchronous=asynchronous)
 
     def _run_whole(self, rows: list[list[Array]], donate: list[int]) -> list[list[Array]]:
-        """Runs a program on whole arrays; returns the results of each participant that are arrays."""
+        """Runs a program on whole arrays. `rows` has the parts of the arguments for each participant; returns
+        the parts of the results that are arrays, for each participant.
+        """
         cuts = [tiling(s, a.ndim, len(rows)) for s, a in zip(self._shardings_in, rows[0], strict=True)]
         whole = [joined(parts, cut) for parts, cut in zip(zip(*rows, strict=True), cuts, strict=True)]
         [found] = self._run([whole], [])

@@ -172,8 +172,9 @@ class Task:
         return found
 
     def _make_results(self, donated: Mapping[int, int]) -> None:
-        """Makes the records of the results. One that takes over a donated argument uses its memory, if
-        nothing else refers to that, else a copy.
+        """Makes the records of the results. `donated` has, by a result's number, the address of the record of
+        the donated argument whose memory the result takes over. If something else refers to this memory, the
+        result uses a copy.
         """
         runtime, interface = self.loaded.native, self.loaded.interface
         for result, spec in enumerate(interface.results):
@@ -271,8 +272,9 @@ class Queue:
     def dispatch(
         self, call: Any, loaded: Any, arguments: Sequence[Any], deadline: float | None
     ) -> list[Array]:
-        """Puts a run into the queue and returns its results. A short run whose inputs are ready is executed
-        at once, on this thread.
+        """Puts a run into the queue and returns its results. `call` is the native call of the program
+        `loaded`; `deadline` limits the run, in seconds. A short run whose inputs are ready is executed at
+        once, on this thread.
 
         Raises InvalidArgument for arguments that do not fit, OutOfMemory, and the errors of a run executed at
         once. Errors of other runs are raised when their results are read.

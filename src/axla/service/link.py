@@ -108,8 +108,9 @@ class Link:
     def start(
         self, kind: str, message: Message, name: str = "", into: np.ndarray | None = None
     ) -> PendingRequest:
-        """Sends a request, together with the numbers that the server may release. `name` describes the run,
-        `into` receives an array.
+        """Sends the request `message` of the kind `kind`, together with the numbers that the server may
+        release. `name` describes the run in messages; the bytes of an array in the answer are written to
+        `into`.
         """
         if self._lost is not None or os.getpid() != self._process:
             raise self._why_lost()

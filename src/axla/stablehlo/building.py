@@ -38,7 +38,7 @@ def vector(values: Sequence[int], kind: mlir.Type = I64) -> mlir.DenseElements:
 
 
 def slice_of(ranges: Sequence[tuple[int, Any]]) -> dict[str, Any]:
-    """The attributes of a slice with these (start, limit) ranges and strides of 1."""
+    """The attributes of a slice with the strides 1; `ranges` has (start, limit) for each dimension."""
     start, limit = zip(*ranges, strict=True) if ranges else ((), ())
     ones = [1] * len(ranges)
     return {"start_indices": numbers(start), "limit_indices": numbers(limit), "strides": numbers(ones)}
@@ -60,7 +60,7 @@ class Builder:
         self, name: str, operands: Sequence[mlir.Value], types: Sequence[mlir.Type],
         attributes: dict[str, Any] | None = None, regions: list[mlir.Region] | None = None,
     ) -> list[mlir.Value]:  # fmt: skip
-        """Appends a new operation; returns its results."""
+        """Appends a new operation, whose results have the types `types`; returns the results."""
         made = mlir.Operation(
             name, list(operands), tuple(types), attributes, regions, self.location, self.position
         )

@@ -40,8 +40,8 @@ from axla.stablehlo.types import element_of
 @dataclass(frozen=True, slots=True)
 class Conversion:
     """Converts one kind of attribute. `read(said, name, source)` returns the value of the op's field for the
-    attribute `name` of `said`, and rejects an attribute of another kind. `make(value, inst)` returns the
-    attribute for the value of a field, None to leave it out.
+    attribute `name` of `said`, and rejects an attribute of another kind; `source` is the program that has the
+    attribute. `make(value, inst)` returns the attribute for the value of a field, None to leave it out.
     """
 
     read: Callable[[attr.Said, str, mlir.Source], Any]
@@ -87,8 +87,8 @@ def _integer(kind: mlir.IntegerType, *, in_tuple: bool) -> Conversion:
 
 
 def _segments(*, of_operands: bool) -> Conversion:
-    """The segment sizes of operands or results; the HLO field is the number of the last ones, which are
-    carried.
+    """The sizes of the two segments of operands or results, of which the second one has the values that the
+    operation carries. The HLO field is the size of this segment.
     """
 
     def make(carries: int, inst: Instruction) -> mlir.DenseArray:
@@ -246,8 +246,8 @@ def _algorithm_of(name: Word | None, inst: Instruction) -> mlir.StructAttr | Non
 
 
 def replica_groups(said: attr.Said, name: str, source: mlir.Source) -> ReplicaGroups:
-    """Reads replica groups: the axes of a mesh, or the rows of a matrix, of which shorter ones are padded
-    with -1.
+    """Reads replica groups. They are given by axes of a mesh, or by a matrix with a group in each row; short
+    rows are padded with -1.
     """
     if attr.is_structure(said, name):
         return ReplicaGroups(mesh_groups(source, said, name).table().rows())
@@ -308,12 +308,12 @@ BY_TYPE: dict[Any, Conversion] = {
     int: _read_by(attr.integer, number),
     tuple[int, ...]: _KINDS["ints"],
 }
-"""Conversions for fields of ops that StableHLO does not have, by their types."""
+"""Conversions for ops that StableHLO does not have: by the type of a field, the conversion of the field."""
 
 
 def combined(op: Op, count: int) -> list[int]:
-    """The numbers of the operands whose elements a region combines. The others are the indices of a scatter,
-    the first operand of a select-and-scatter, and the root of a collective.
+    """The numbers of those of an op's `count` operands whose elements its region combines. The other operands
+    are the indices of a scatter, the first operand of a select-and-scatter, and the root of a collective.
     """
     others = {hlo.Scatter: count // 2, hlo.SelectAndScatter: 0}.get(type(op), -1)
     if getattr(op, "has_dynamic_root", False):
@@ -322,8 +322,8 @@ def combined(op: Op, count: int) -> list[int]:
 
 
 def computed_types(called: Computation) -> list[DType]:
-    """The element types in which a region combines elements. Its parameters are pairs of one type, so the
-    first half has all types.
+    """The element types in which a region combines the elements of n operands. Of its 2n parameters, number k
+    and number n + k have the same type, so the types of the first n are returned.
     """
     types = [array(parameter.shape).dtype for parameter in called.parameters]
     return types[: len(types) // 2]

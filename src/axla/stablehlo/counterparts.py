@@ -7,6 +7,6 @@ from axla.stablehlo.operations import CUSTOM_CALL, OPERATIONS
 
 COUNTERPARTS = counterparts(OPERATIONS)
 CALL_FIELDS = counterpart(CUSTOM_CALL)
-"""The fields of custom calls that HLO has and StableHLO does not have: attributes like those of a
-convolution, and words.
+"""The fields of HLO's custom calls that StableHLO's do not have: those of a convolution, such as the window,
+and the strings `padding_type`, `literal` and `schedule`.
 """

@@ -53,7 +53,7 @@ def type_of(source: mlir.Source, entry: str) -> mlir.FunctionType:
 
 
 def is_symbolic(source: mlir.Source, entry: str) -> bool:
-    """Whether the type of a function has open sizes, which compilation needs."""
+    """Whether the type of a function has open sizes, for which compilation needs values."""
     type_ = type_of(source, entry)
     return any(map(is_open, (*type_.inputs, *type_.results)))
 

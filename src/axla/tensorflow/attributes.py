@@ -68,8 +68,8 @@ def kind_of(text: str) -> AttributeKind:
 
 def value_of(attribute: AttributeRecord, given: Proto | None, what: str) -> Any:
     """The value of an attribute in Python: that of the message, `given`, or the record's default if `given`
-    is None. Raises VerifyError for a missing attribute without a default, and for a value that the record
-    forbids.
+    is None. Raises VerifyError, which begins with `what`, for a missing attribute without a default, and for
+    a value that the record forbids.
     """
     kind, what = kind_of(attribute.kind), f"{what}: attribute {attribute.name!r}"
     if given is None:

@@ -115,7 +115,9 @@ class _Branches:
         return plain(node.inputs[1], self.nodes) if node is not None and node.kind == "Switch" else None
 
     def enter(self, node: Node) -> None:
-        """Determines the state of a node, and the number of nested Merges before it."""
+        """Determines the state of a node, and its depth: the largest number of Merges that become an If on a
+        path to the node. A ControlTrigger after nodes in a branch counts like such a Merge.
+        """
         sources = [name for name in node.sources if name in self.states]
         depth = max((self.depths[name] for name in sources), default=0)
         if node.op == "ControlTrigger":
@@ -260,8 +262,10 @@ class _Branches:
         self, source: Output, group: _Group, inside: Mapping[str, Node], inner: dict[str, Node],
         captured: dict[Output, Node],
     ) -> Output:  # fmt: skip
-        """The output that replaces `source`, the input of a node inside a branch. A Switch with the predicate
-        of the branch is replaced by its own input; any other Switch is copied into the branch.
+        """The output that replaces `source`, the input of a node in a branch of `group`. A Switch with the
+        predicate of the branch is replaced by its own input; any other Switch is copied into `inner`, the
+        nodes of the branch's function. An output from outside is replaced by an argument node, which
+        `captured` collects.
         """
         name, predicate = source.node, self.predicate(source.node)
         if predicate == group.predicate:

@@ -131,7 +131,9 @@ class Bundle(Mapping[str, np.ndarray]):
         return file[begin : begin + size]
 
     def _joined(self, key: bytes, entry: Proto, dims: tuple[int, ...], what: str) -> np.ndarray:
-        """A whole tensor joined from slices, each of which has a key of its own in the index."""
+        """A whole tensor of the shape `dims`, joined from the slices that `entry` lists. Each slice has a key
+        of its own in the index; `key` is that of the tensor. Error messages begin with `what`.
+        """
         parts = []
         for extents in entry["slices"]:
             box = _box(extents, dims, what)
@@ -153,7 +155,7 @@ def _checksum(entry: Proto) -> int:
 
 def _strings(data: memoryview, dims: tuple[int, ...], checksum: int, what: str) -> np.ndarray:
     """Decodes a tensor of strings. `data` has the lengths of the strings, a checksum of the lengths, and the
-    bytes of the strings.
+    bytes of the strings; `checksum` is the one in the tensor's entry. Error messages begin with `what`.
     """
     count, raw, at = prod(dims), bytes(data), 0
     if count > len(raw):
@@ -181,8 +183,8 @@ Box = tuple[slice, ...]
 
 
 def _box(extents: Proto, dims: tuple[int, ...], what: str) -> Box:
-    """The slice of a tensor that a TensorSliceProto describes; an extent without a length is the whole
-    dimension.
+    """The slice of a tensor of the shape `dims` that a TensorSliceProto describes; an extent without a length
+    is the whole dimension. Error messages begin with `what`.
     """
     listed = extents.get("extent", [])
     if len(listed) != len(dims):
@@ -202,7 +204,9 @@ def _shown(box: Box) -> str:
 
 
 def _whole(parts: list[tuple[Box, np.ndarray]], dims: tuple[int, ...], what: str) -> np.ndarray:
-    """Joins a tensor from slices, which must have as many elements together as the tensor."""
+    """Joins a tensor of the shape `dims` from `parts`, pairs of a slice and its elements. Raises ParseError,
+    which begins with `what`, unless the slices have as many elements together as the tensor.
+    """
     if not parts or sum(part.size for _, part in parts) != prod(dims):
         count = sum(part.size for _, part in parts)
         raise ParseError(f"{what}: its slices have {count} elements together, the tensor has {prod(dims)}")

@@ -44,7 +44,7 @@ def argument(name: str, number: int, type_: str) -> Node:
 
 
 def plain(output: Output, nodes: Mapping[str, Node]) -> Output:
-    """The output whose value `output` is: follows identity nodes backwards."""
+    """The output from which `output` takes its value: follows identity nodes backwards."""
     while output.node in nodes and nodes[output.node].op in _IDENTITIES:
         output = nodes[output.node].inputs[0]
     return output

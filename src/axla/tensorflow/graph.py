@@ -138,8 +138,8 @@ class FunctionLibrary:
     outputs: int = 0
 
     def function(self, called: Callee, what: str) -> Graph:
-        """The body of a function for the attributes of a call; VerifyError if the library has no function of
-        this name.
+        """The body of the function `called`, for the attributes of this call. Raises VerifyError, which
+        begins with `what`, if the library has no function of this name.
         """
         if called.name in self.graphs:
             return self.graphs[called.name]
@@ -289,7 +289,9 @@ def _args(function: Proto, side: str) -> list[Proto]:
 
 
 def _arg_types(arg: Proto, attributes: Mapping[str, Proto], what: str) -> list[str]:
-    """The types of the values of `arg`, an argument or result in the signature of a function."""
+    """The types of the values of `arg`, an argument or result in the signature of a function. `attributes`
+    are those of the call; error messages begin with `what`.
+    """
     try:
         if arg.get("type_list_attr"):
             return [without_ref(t) for t in attributes[arg["type_list_attr"]]["list"].get("type", ())]
@@ -306,7 +308,9 @@ def _arg_types(arg: Proto, attributes: Mapping[str, Proto], what: str) -> list[s
 
 
 def _inputs(node: Node, nodes: Mapping[str, Node], output_of: Any) -> tuple[list[Output], list[str]]:
-    """The data inputs and the control inputs of a node, from the strings that name them in the message."""
+    """The data inputs and the control inputs of a node, from the strings that name them in the message.
+    `output_of`, `plain_output` or `_function_output`, finds the output for a string.
+    """
     inputs: list[Output] = []
     controls: list[str] = []
     texts: Any = node.inputs  # still the strings of the message
@@ -323,7 +327,9 @@ def _inputs(node: Node, nodes: Mapping[str, Node], output_of: Any) -> tuple[list
 
 
 def plain_output(text: str, nodes: Mapping[str, Node], what: str) -> Output:
-    """The output named `node` or `node:index`; VerifyError where there is none."""
+    """The output named `node` or `node:index`. Raises VerifyError, which begins with `what`, if there is
+    none.
+    """
     name, _, number = text.partition(":")
     if name not in nodes:
         raise VerifyError(f"{what}: the graph has no node '{name[:80]}'{did_you_mean(name, nodes)}")
@@ -333,8 +339,8 @@ def plain_output(text: str, nodes: Mapping[str, Node], what: str) -> Output:
 
 
 def _function_output(text: str, nodes: Mapping[str, Node], what: str) -> Output:
-    """The output named `argument` or `node:output:index`, as the body of a function names inputs; VerifyError
-    if there is none.
+    """The output named `argument` or `node:output:index`, as the body of a function names inputs. Raises
+    VerifyError, which begins with `what`, if there is none.
     """
     name, _, rest = text.partition(":")
     output, _, number = rest.partition(":")
@@ -355,7 +361,7 @@ def _function_output(text: str, nodes: Mapping[str, Node], what: str) -> Output:
 
 
 def checked(output: Output, nodes: Mapping[str, Node], what: str) -> Output:
-    """Returns `output`; raises VerifyError if its node has fewer outputs."""
+    """Returns `output`. Raises VerifyError, which begins with `what`, if its node has fewer outputs."""
     node = nodes[output.node]
     if node.types is not None and output.index >= len(node.types):
         raise VerifyError(f"{what}: {node} has {len(node.types)} outputs, '{output}' is not one of them")
@@ -397,8 +403,8 @@ def gives_ref(node: Node, index: int) -> bool:
 
 
 def ordered(before: Mapping[str, list[str]], order: list[str], what: str) -> list[str]:
-    """The keys of `before`, each after the names that it depends on, otherwise as in `order`; VerifyError for
-    a cycle.
+    """The keys of `before`, each after the names that it depends on, otherwise as in `order`. Raises
+    VerifyError, which begins with `what`, for a cycle.
     """
     place = {name: number for number, name in enumerate(order)}
     behind: dict[str, list[str]] = {name: [] for name in before}

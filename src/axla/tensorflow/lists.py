@@ -212,8 +212,8 @@ def _zeros(builder: XlaBuilder, shape: Shape, batch: Sequence[int]) -> XlaOp:
 def _fitted(
     builder: XlaBuilder, arrays: Sequence[XlaOp], old: ListType, new: ListType, batch: tuple[int, ...]
 ) -> list[XlaOp]:
-    """Converts the arrays of a list from type `old` to type `new`. `batch`: their leading dimensions, those
-    of the lists that contain this list.
+    """Converts the arrays of a list from the type `old` to the type `new`. `batch` has the sizes of their
+    leading dimensions, which are those of the lists that contain this list.
     """
     buffers = list(arrays[: len(old.buffers())])
     if old.element is None:

@@ -228,7 +228,9 @@ def _shape(value: Any) -> Shape:
 
 
 def _converted(argument: Argument, value: Any, what: str) -> Any:
-    """Converts a value to an array of an argument's type; InvalidArgument if it does not fit."""
+    """Converts a value to an array of an argument's type. Raises InvalidArgument if it does not fit; `what`
+    and the argument's name begin the message.
+    """
     what = f"{what} '{argument.name}'"
     if not (hasattr(value, "dtype") and hasattr(value, "shape")):
         try:

@@ -100,8 +100,8 @@ def lowerings() -> Mapping[str, Callable[..., Any]]:
 
 
 def attributes_of(record: Record, given: Mapping[str, Proto], what: str) -> dict[str, Any]:
-    """The values of all attributes of an operation in Python; VerifyError for a missing one, or one of
-    another kind.
+    """The values of all attributes of an operation in Python. Raises VerifyError, which begins with `what`,
+    for a missing attribute, or one of another kind.
     """
     return {a.name: value_of(a, given.get(a.name), what) for a in record.attributes}
 
@@ -109,8 +109,8 @@ def attributes_of(record: Record, given: Mapping[str, Proto], what: str) -> dict
 def types_of(
     values: Sequence[ValueRecord], attributes: Mapping[str, Any], what: str
 ) -> list[tuple[str, str, bool]]:
-    """For each input or output: the name of its operand or result, its type, and whether it is a
-    reference.
+    """For each input or output of a node with these attributes: the name of its operand or result in
+    `values`, its type, and whether it is a reference. Error messages begin with `what`.
     """
     return [
         (value.name, type_, value.kind[0] == "&")

@@ -47,8 +47,9 @@ class Inputs:
         return ops.Tuple(scope.builder, _leaves(self.all()))
 
     def entered(self, scope: Scope, inner: Scope, kept: Iterable[bool]) -> list[GraphValue]:
-        """The values inside a region, taken from its tuple parameter; `kept`: for each array, whether it has
-        the same value outside, so that a constant may replace it. Fills the state of `inner`.
+        """The values inside a region, taken from its tuple parameter; `kept` says, for each array, whether it
+        has the same value outside, so that a constant may replace it. Sets the contents of resources in
+        `inner`, the scope of the region.
         """
         outside = _leaves(self.all())
         shape = TupleShape(tuple(leaf.shape for leaf in outside))
@@ -240,7 +241,9 @@ def _counted(scope: Scope, before: XlaOp, first: XlaOp, last: XlaOp, trips: int)
 
 
 def _test(scope: Scope, condition: Graph, inputs: Inputs, kept: Sequence[bool]) -> tuple[Scope, XlaOp]:
-    """Builds the condition of a loop; returns its scope and its result, a scalar pred."""
+    """Builds the condition of a loop; returns its scope and its result, a scalar pred. `kept` says which of
+    the values are the same in all iterations.
+    """
     tester = scope.inner(condition.name)
     results = tester.call(condition, inputs.entered(scope, tester, _flags(inputs, kept)))
     if len(results) != 1 or not isinstance(results[0], XlaOp):
@@ -255,7 +258,9 @@ def _test(scope: Scope, condition: Graph, inputs: Inputs, kept: Sequence[bool]) 
 def _trips(
     scope: Scope, inputs: Inputs, test: XlaOp, outputs: Sequence[GraphValue]
 ) -> tuple[int | None, bool]:
-    """The largest possible number of iterations of a loop, or None, and whether it is always reached."""
+    """The largest number of iterations that a loop can have, None if there is no limit; and whether it always
+    has this number. `test` is the result of the condition, `outputs` those of an iteration.
+    """
     starts: list[int | None] = []
     ends: list[Instruction | None] = []
     for value, output in zip(inputs.all(), outputs, strict=True):
@@ -275,8 +280,8 @@ def _flags(inputs: Inputs, kept: Sequence[bool]) -> list[bool]:
 def _body(
     scope: Scope, body: Graph, inputs: Inputs, kept: Sequence[bool]
 ) -> tuple[Scope, list[GraphValue], list[GraphValue]]:
-    """Builds one iteration of a loop; returns its scope, its inputs and its results, both with contents of
-    resources.
+    """Builds one iteration of a loop; returns its scope, its inputs and its results. Inputs and results are
+    followed by the contents of resources. `kept` says which of the values are the same in all iterations.
     """
     region = scope.inner(body.name)
     values = inputs.entered(scope, region, _flags(inputs, kept))

@@ -115,7 +115,9 @@ class Scope:
         self, graph: Graph, outputs: Sequence[Output], given: Mapping[Output, GraphValue],
         targets: Iterable[str] = (),
     ) -> list[GraphValue]:  # fmt: skip
-        """Adds the nodes that outputs and targets need; returns the values of the outputs."""
+        """Adds the nodes of a graph that `outputs` and `targets` need; returns the values of the outputs.
+        `given` has the values of outputs that are not computed, such as arguments.
+        """
         importer = self.importer
         importer.depth += 1
         if importer.depth > DEEPEST:
@@ -298,8 +300,8 @@ class OpCall:
         raise VerifyError(message)
 
     def constant(self, value: XlaOp, what: str) -> np.ndarray:
-        """The values of an operand that must be known at compile time; UnsupportedError where they depend on
-        arguments.
+        """The values of an operand that must be known at compile time. Raises UnsupportedError, which names
+        the operand as `what`, if they depend on arguments.
         """
         found = self.scope.known(value)
         if found is None:
@@ -311,14 +313,14 @@ class OpCall:
         return found
 
     def integers(self, value: XlaOp, what: str) -> tuple[int, ...]:
-        """The elements of a constant scalar or vector."""
+        """The elements of a constant scalar or vector, which messages name `what`."""
         found = self.constant(value, what)
         if found.ndim > 1:
             self.fail(f"{what} has shape {list(found.shape)}, wanted a vector")
         return tuple(int(number) for number in found.reshape(-1))
 
     def integer(self, value: XlaOp, what: str) -> int:
-        """The value of a constant with one element."""
+        """The value of a constant with one element, which messages name `what`."""
         numbers = self.integers(value, what)
         if len(numbers) != 1:
             self.fail(f"{what} has {len(numbers)} elements, wanted one")

@@ -23,7 +23,9 @@ expand at most 22 times.
 
 
 def entries(data: memoryview, what: str) -> Iterator[tuple[bytes, bytes]]:
-    """The keys and values of a table, as bytes; ParseError if it is damaged."""
+    """The keys and values of a table, as bytes. Raises ParseError, which begins with `what`, if the table is
+    damaged.
+    """
     if len(data) < _FOOTER or bytes(data[-8:]) != MAGIC:
         raise ParseError(f"{what}: this is not a table of strings: its last 8 bytes are wrong")
     footer = bytes(data[-_FOOTER:])
@@ -38,7 +40,9 @@ def entries(data: memoryview, what: str) -> Iterator[tuple[bytes, bytes]]:
 
 
 def number(data: bytes, at: int, what: str) -> tuple[int, int]:
-    """Reads a variable-length number at an offset; returns it and the offset after it."""
+    """Reads a variable-length number at an offset; returns it and the offset after it. Error messages begin
+    with `what`.
+    """
     try:
         return varint(data, at, len(data))
     except BadProto:
@@ -46,7 +50,9 @@ def number(data: bytes, at: int, what: str) -> tuple[int, int]:
 
 
 def _contents(data: memoryview, handle: bytes, at: int, what: str) -> bytes:
-    """The decompressed contents of a block. Its handle, a pair of offset and size, begins at `handle[at]`."""
+    """The decompressed contents of a block. Its handle, a pair of offset and size, begins at `handle[at]`.
+    Error messages begin with `what`.
+    """
     begin, at = number(handle, at, what)
     size, _ = number(handle, at, what)
     end = begin + size + _TRAILER
@@ -80,7 +86,9 @@ def _block(block: bytes, what: str) -> Iterator[tuple[bytes, bytes]]:
 
 
 def unpacked(data: bytes, what: str) -> bytes:
-    """Decompresses Snappy data, which consists of literal bytes and copies of earlier output."""
+    """Decompresses Snappy data, which consists of literal bytes and copies of earlier output. Error messages
+    begin with `what`.
+    """
     size, at = number(data, 0, what)
     if size > _SPREAD * len(data):
         raise ParseError(f"{what}: {len(data)} compressed bytes cannot expand to {size}")

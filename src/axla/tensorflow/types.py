@@ -37,8 +37,8 @@ Proto = dict[str, Any]
 
 
 def dtype_of(name: str, what: str) -> DType:
-    """The element type for the name of a TensorFlow type; UnsupportedError for strings, resources and
-    variants.
+    """The element type for the name of a TensorFlow type. Raises UnsupportedError, which begins with `what`,
+    for strings, resources and variants.
     """
     found = DTYPES.get(name)
     if found is None:
@@ -72,7 +72,9 @@ def fits(dims: Sequence[int] | None, found: Sequence[int]) -> bool:
 
 
 def dims_of(shape: Proto, what: str) -> tuple[int, ...] | None:
-    """The sizes of a TensorShapeProto, -1 for unknown ones; None where the rank is unknown."""
+    """The sizes of a TensorShapeProto, -1 for unknown ones; None if the rank is unknown. Error messages begin
+    with `what`.
+    """
     if shape.get("unknown_rank"):
         return None
     dims = tuple(int(dim.get("size", 0)) for dim in shape.get("dim", ()))
@@ -84,7 +86,7 @@ def dims_of(shape: Proto, what: str) -> tuple[int, ...] | None:
 
 
 def known_dims(shape: Proto, what: str) -> tuple[int, ...]:
-    """The sizes of a TensorShapeProto; ParseError if one is unknown."""
+    """The sizes of a TensorShapeProto. Raises ParseError, which begins with `what`, if one is unknown."""
     dims = dims_of(shape, what)
     if dims is None or -1 in dims:
         raise ParseError(f"{what}: its shape is not fully known")
@@ -93,7 +95,8 @@ def known_dims(shape: Proto, what: str) -> tuple[int, ...]:
 
 def tensor_of(tensor: Proto, what: str) -> np.ndarray:
     """The values of a TensorProto, read-only; for strings, an array of `bytes` objects. The last value is
-    repeated for missing elements; without values all are zero. ParseError where there are too many values.
+    repeated for missing elements; without values all are zero. Raises ParseError, which begins with `what`,
+    if there are too many values.
     """
     name = without_ref(tensor.get("dtype", "DT_INVALID"))
     dims = known_dims(tensor.get("tensor_shape", {}), what)

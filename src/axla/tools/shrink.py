@@ -23,7 +23,9 @@ from axla.ir.traverse import callers, computations_callees_first, post_order
 from axla.passes.simplify.dce import dce
 
 Way = Callable[[Module], Iterator[Module]]
-"""Yields candidates for a module; the iteration starts again after one that is accepted."""
+"""A function that yields smaller candidates for a module. After a candidate was accepted, it is called again,
+with that one.
+"""
 
 SIMPLIFIERS = (
     "call-inliner", "map-inliner", "tuple-simplifier", "while-loop-simplifier", "conditional-simplifier",
@@ -227,7 +229,9 @@ STAND_INS = (parameter, operand, constant)
 
 
 def cuttable(module: Module, stand_in: Callable[[Instruction], Instruction | None]) -> list[str]:
-    """The names of the instructions that can be replaced: callers first, and users before their operands."""
+    """The names of the instructions that `stand_in` may replace: callers first, and users before their
+    operands.
+    """
     found: list[str] = []
     for computation in reversed(computations_callees_first(module)):
         if stand_in is not parameter or computation is module.entry:

@@ -56,7 +56,10 @@ class Entries(Bytes):
         self.needs: list[int] = []  # entries that the entry being decoded refers to
 
     def grow(self, spans: list[tuple[int, int, str, bool]], attributes: int) -> None:
-        """Sets the position of each entry, attributes before types, and removes all decoded values."""
+        """Starts a new table: removes all decoded values. `spans` has, for each entry, its begin and end in
+        the data, its dialect, and whether it is encoded in bytes, not as text. The first `attributes` entries
+        are attributes, the others types.
+        """
         self.spans = spans
         self.attributes = attributes
         self.types = len(spans) - attributes

@@ -52,7 +52,7 @@ class _Frame:
 
 
 class BytecodeOperations(Bytes):
-    """Reads one IR section. `end` is moved to the end of the regions being read."""
+    """Reads one IR section. While the regions of an operation are read, `end` is the end of these regions."""
 
     def __init__(
         self, section: Bytes, version: int, entries: Entries, names: list[tuple[str, bool]],
@@ -206,8 +206,8 @@ class BytecodeOperations(Bytes):
         return operands
 
     def _rest(self, frame: _Frame, operation: mlir.Operation, mask: int) -> _Frame | None:
-        """Reads the parts that few operations have; returns the frame of the operation's regions, None
-        without regions.
+        """Reads the parts that few operations have; bits of `mask` say which ones `operation` has. Returns
+        the frame of the operation's regions, None if it has none.
         """
         if mask & SUCCESSORS:
             raise BadBytes(f"{operation.name} with successor blocks, which are not supported")
@@ -270,7 +270,9 @@ class BytecodeOperations(Bytes):
         raise BadBytes(f"properties of {operation} in a form that is not known")
 
     def _form(self, form: tuple[AttributeRecord, ...], place: Bytes) -> dict[str, Any] | None:
-        """Reads attributes in this form; returns None if the form does not consume all bytes of `place`."""
+        """Reads attributes in the order `form` from the bytes at `place`; returns None if this does not
+        consume exactly these bytes.
+        """
         found: dict[str, int] = {}
         sizes: dict[str, Any] = {}
         for attribute in form:
@@ -305,7 +307,9 @@ class BytecodeOperations(Bytes):
 
 
 def _same_tensors(values: list[mlir.Value], kinds: list[mlir.Type]) -> bool:
-    """Whether values have these types; only types that are cheap to compare count as equal."""
+    """Whether values have the types `kinds`. It must be fast: of equal types, it finds only identical
+    objects, tokens and simple tensors, and returns False for all others.
+    """
     return len(values) == len(kinds) and all(
         value.type is kind
         or isinstance(kind, mlir.TokenType)

@@ -117,7 +117,9 @@ def _of_version(record: Record, version: int) -> tuple[str, ...]:
 
 
 def versions(record: Record) -> int:
-    """The newest version of an operation, or of a structure that is one of its attributes."""
+    """The number of the newest version of an operation: 2 if later versions of StableHLO added fields to one
+    of its structured attributes, else that of its record.
+    """
     later = any(LATER_FIELDS.get(attribute.kind[1:]) for attribute in record.attributes)
     return 2 if later else record.version
 
@@ -187,8 +189,9 @@ CONVERTED: dict[str, Callable[[Any], Any]] = {"callee": _symbol} | {
 
 
 def _structure(mnemonic: str, attributes: dict[str, Any]) -> mlir.StructAttr | None:
-    """Combines the attributes that are fields of a structure, and removes them. A list that this version does
-    not have is empty. Returns None for an unspecified dot algorithm.
+    """Removes the attributes that are fields of the structure `mnemonic` from `attributes`, and returns the
+    structure. A missing field is an empty list: older versions do not have it. Returns None for an
+    unspecified dot algorithm.
     """
     fields = {name: _field(kind, attributes.pop(name, ())) for name, kind in STRUCTURES[mnemonic].items()}
     said = any(not isinstance(field, mlir.NoneType) and field != () for field in fields.values())

@@ -40,8 +40,8 @@ def varint(data: bytes, at: int) -> tuple[int, int]:
 
 
 def bounded(count: int, budget: int, what: str) -> int:
-    """Returns `count` if so many things fit in `budget` bytes, else raises BadBytes; `what` names the
-    things.
+    """Returns `count`, the number of things that `what` names. Raises BadBytes if it exceeds `budget`,
+    usually the number of bytes left: each thing takes at least one byte.
     """
     if count > budget:
         raise BadBytes(f"{count} {what} do not fit in {budget} bytes")

@@ -44,7 +44,9 @@ def _all_to_all(scope: ExportScope, inst: Instruction, op: hlo.AllToAll) -> Tree
 
 
 def _parts_to_all(scope: ExportScope, inst: Instruction, attributes: dict[str, Any]) -> Tree:
-    """Exports an all-to-all with an operand for each member: the operands become the rows of one array."""
+    """Exports an all-to-all with an operand for each member of a group: the operands become the rows of one
+    array.
+    """
     shape, count = array(inst.operands[0].shape), len(inst.operands)
     row, rows = shape.with_dims([1, *shape.dims]), shape.with_dims([count, *shape.dims])
     lines = [scope.add("stablehlo.reshape", (value,), row) for value in scope.ones(inst)]

@@ -141,13 +141,15 @@ def _async_start(scope: ExportScope, inst: Instruction, op: hlo.AsyncStart) -> T
 
 
 def _contexts(scope: ExportScope, inst: Instruction) -> list[Tree]:
-    """The values for the contexts, after operands and results: None for each leaf."""
+    """The contexts of an asynchronous op: the elements of its result from number 2 on. Contexts have no value
+    in StableHLO, so each of their leaves is None.
+    """
     return [scope.tree(shape, repeat(None)) for shape in tuple_of(inst).elements[2:]]
 
 
 def at_once(whole: Callable[..., Tree]) -> ExportRule:
-    """Makes a rule for the start of an asynchronous op: `whole`, the rule of the op that it starts, exports
-    it, and the value is (operands, result, contexts).
+    """Makes a rule for the start of an asynchronous op: it exports the started op by that op's rule, `whole`.
+    The value of the start is (operands, result, contexts).
     """
 
     def rule(scope: ExportScope, inst: Instruction, op: Op) -> Tree:

@@ -21,8 +21,8 @@ from axla.stablehlo.exporter.scope import ExportRule, ExportScope, Tree
 
 
 def attributes_of(counterpart: Counterpart) -> Callable[..., dict[str, Any]]:
-    """Returns a function that makes the attributes of an operation from an op: all, or those for the fields
-    in `only`.
+    """Returns a function (inst, op, only) that makes the attributes of an operation from the fields of `op`.
+    If `only` is not None, it makes only the attributes for the fields that `only` names.
     """
     dialect = counterpart.record.name.partition(".")[0]
     makers = [
@@ -118,8 +118,8 @@ def each(
     scope: ExportScope, name: str, rows: Sequence[Sequence[mlir.Value]], shapes: Sequence[AnyShape],
     attributes: dict[str, Any], called: Sequence[Computation] = (),
 ) -> list[mlir.Value]:  # fmt: skip
-    """Adds an operation for each row of operands, all with the same number of results; returns all
-    results.
+    """Adds an operation `name` for each row of operands, with a region for each of the computations `called`.
+    `shapes` are those of all results, equally many for each operation. Returns all results.
     """
     count, types = len(shapes) // len(rows), list(map(scope.exporter.type, shapes))
     found: list[mlir.Value] = []

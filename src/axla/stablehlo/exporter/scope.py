@@ -121,8 +121,9 @@ class Exporter:
     def opened(
         self, computation: Computation, places: list[mlir.Location] | None = None, depth: int = 0
     ) -> tuple[ExportScope, list[Tree]]:
-        """Makes the scope of a new block with an argument for each leaf of the parameters; returns it and the
-        arguments as trees.
+        """Makes the scope of a new block, at the nesting level `depth`, with an argument for each leaf of the
+        parameters. `places` are the locations of the arguments. Returns the scope, and the arguments as a
+        tree for each parameter.
         """
         shapes = [p.shape for p in computation.parameters]
         scope = ExportScope(self, mlir.Block([t for s in shapes for t in self.leaf_types(s)], places), depth)
@@ -132,7 +133,9 @@ class Exporter:
     def function(
         self, computation: Computation, places: list[mlir.Location] | None = None, **attributes: Any
     ) -> mlir.Operation:
-        """Exports a computation as a function, whose arguments and results are the leaves of tuples."""
+        """Exports a computation as a function, whose arguments and results are the leaves of tuples. `places`
+        are the locations of the arguments, `attributes` more attributes of the function.
+        """
         scope, arguments = self.opened(computation, places)
         results = scope.fill(computation, arguments)
         scope.emit("func.return", results, ())

@@ -25,8 +25,8 @@ from axla.stablehlo.importer.scope import ImportRule, ImportScope
 
 
 def _extreme(op: Op, exceeds: Callable[..., XlaOp]) -> ImportRule:
-    """A rule for the larger or the smaller of two values. Complex numbers are compared by their real parts,
-    then by their imaginary parts.
+    """A rule for the larger or the smaller of two values: real ones become the op `op`. Complex ones are
+    compared by `exceeds`, first their real parts, then their imaginary parts.
     """
 
     def ordered(x: XlaOp, y: XlaOp) -> XlaOp:
@@ -141,8 +141,8 @@ def _broadcast(scope: ImportScope, operation: mlir.Operation) -> Instruction:
 
 
 def _dynamic_reshape(scope: ImportScope, operation: mlir.Operation) -> Instruction:
-    """Imports dynamic_reshape: if sizes are only bounded, they are those in the second operand, else those of
-    the result type.
+    """Imports dynamic_reshape. If the result type has only bounds for some sizes, the second operand has the
+    sizes; else the result type has them.
     """
     shape = scope.shape(operation)
     operand, sizes = scope.operands(operation, 2)

@@ -28,7 +28,7 @@ _Function = Callable[..., XlaOp]
 
 
 def _composed(function: _Function, count: int) -> ImportRule:
-    """A rule for an operation that `function` composes of builder operations."""
+    """A rule for an operation with `count` operands, which `function` composes of builder operations."""
 
     def rule(scope: ImportScope, operation: mlir.Operation) -> Instruction:
         return scope.composed(function, _spread(scope, operation, count))
@@ -40,7 +40,7 @@ def _composed(function: _Function, count: int) -> ImportRule:
 
 
 def _spread(scope: ImportScope, operation: mlir.Operation, count: int) -> list[Instruction]:
-    """The operands, broadcast to the sizes of the result."""
+    """The `count` operands of an operation, each broadcast to the sizes of the result."""
     result, operands = scope.shape(operation), scope.operands(operation, count)
     return [broadcast(scope, o, result, _expansion(operation, array(o.shape), result)) for o in operands]
 

@@ -183,7 +183,9 @@ def _recv(scope: ImportScope, operation: mlir.Operation) -> Lowered:
 
 
 def _taken_apart(scope: ImportScope, pair: Instruction, count: int) -> list[Instruction]:
-    """The elements a, b..., token of the tuple ((a, b...), token)."""
+    """Extracts the elements of `pair`, a tuple ((a, b...), token) with `count` arrays: returns a, b...,
+    token.
+    """
     data = scope.add(GetTupleElement(0), (pair,))
     return [*scope.parts(data, count), scope.add(GetTupleElement(1), (pair,))]
 

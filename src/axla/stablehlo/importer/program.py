@@ -95,8 +95,9 @@ class Importer(ModuleImport):
         return self.module
 
     def _callees_first(self, name: str, done: dict[str, None], active: set[str]) -> Iterator[Any]:
-        """Adds a function to `done` after the functions that it calls; yields the work for them. Raises
-        VerifyError for recursion.
+        """Adds the function `name` to `done` after the functions that it calls, for each of which it yields a
+        generator that adds the callee. `active` has the functions begun but not yet added. Raises VerifyError
+        for recursion.
         """
         active.add(name)
         callers = self._scan(self.functions[name])
@@ -197,7 +198,10 @@ def _describe(importer: Importer, function: mlir.Operation) -> None:
 
 
 def _describe_results(entry: Computation, results: list[dict[str, Any]], partitions: int) -> None:
-    """Adds the shardings of results: as the sharding of the root, or as a custom call for each result."""
+    """Adds the shardings of results: as the sharding of the root if every result has one, unless the root is
+    a parameter or has a sharding. Otherwise, if there are several partitions, adds a custom call for each
+    result with a sharding or frontend attributes.
+    """
     root = entry.root
     parts = [sharding(said) for said in results]
     if parts and all(parts) and not isinstance(root.op, Parameter) and not root.extra.sharding:

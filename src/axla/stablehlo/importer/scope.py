@@ -162,7 +162,7 @@ class ImportScope:
         return self.computation.add(op, operands, shape, stem=self._name, extra=extra)
 
     def tuple(self, values: Sequence[Instruction], *, named: bool = True) -> Instruction:
-        """Returns a single value as it is, and adds a tuple of none or several. If `named`, the tuple has the
+        """Adds a tuple of the values; a single value is returned as it is. If `named`, the tuple has the
         metadata of the current operation.
         """
         if len(values) == 1:
@@ -290,8 +290,8 @@ class ModuleImport:
         return self.module.add_computation(f"region_{self._regions - 1}")
 
     def carrying(self, block: mlir.Block, outer: ImportScope, state: Sequence[mlir.Value]) -> ImportScope:
-        """Makes the scope of a region with one parameter: the region's arguments and the outer values in
-        `state`.
+        """Makes the scope of a region with one parameter, which has the region's arguments and the values in
+        `state`. These are values of the scope `outer`, in which the region is.
         """
         computation = self._region()
         shapes = [self.shape(a.type) for a in block.arguments] + [outer.value(v).shape for v in state]

@@ -59,8 +59,8 @@ def largest(type_: mlir.QuantizedType) -> int:
 class Quantizer(Builder):
     """Writes operations on integers in place of operations on quantized values.
 
-    Each constant is written once. `known` has scales and zero points of types as arrays. All operations of a
-    source share it, since a type can be as long as the whole file, and every operation has types.
+    Each constant is written once. `known` has scales and zero points of types as arrays. It is shared by all
+    operations of a source: a type can be as long as the whole file, and every operation has types.
     """
 
     def __init__(self, block: mlir.Block, known: dict[Any, np.ndarray]) -> None:
@@ -90,7 +90,9 @@ class Quantizer(Builder):
     def _parameters(
         self, values: Sequence[float], of: mlir.QuantizedType, axes: tuple[int, ...], like: mlir.TensorType
     ) -> mlir.Value:
-        """Makes a tensor of the type `like` from scales or zero points."""
+        """Makes a tensor of the type `like` from the scales or zero points `values` of the type `of`, which
+        change along the dimensions `axes` of the tensor.
+        """
         array, shape = self._array(values, like.element), like.shape or ()
         if (array == array.flat[0]).all():
             if None not in shape:
@@ -127,8 +129,8 @@ class Quantizer(Builder):
         return self.make("broadcast_in_dim", (value,), type_, {"broadcast_dimensions": numbers(axes)})
 
     def _blocks(self, array: np.ndarray, of: mlir.QuantizedType, like: mlir.TensorType) -> mlir.Value:
-        """Makes a tensor from one parameter for each block; a dimension has the number of blocks times the
-        size of a block.
+        """Makes a tensor of the type `like` from `array`, which has one scale or zero point for each block:
+        repeats it for all elements of the block. Raises VerifyError if the blocks do not divide the tensor.
         """
         shape, blocks = like.shape or (), of.blocks
         if len(blocks) != len(shape):

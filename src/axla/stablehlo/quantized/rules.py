@@ -27,7 +27,7 @@ after_all bitcast_convert composite constant create_token custom_call get_dimens
 infeed optimization_barrier outfeed recv return send set_dimension_size tuple
 """
 MOVING = {f"stablehlo.{name}" for name in _MOVING.split()}
-"""Operations whose result has elements of the operands."""
+"""Operations that compute no new elements: those of the result are elements of the operands."""
 ORDERED = {f"stablehlo.{name}" for name in ("clamp", "compare", "maximum", "minimum")}
 """Operations that only depend on the order of values. The integers have the same order if all operands have
 one type.
@@ -122,7 +122,8 @@ class _Exact:
         product of the operands' scales over the result's scale.
 
         `axis` is the dimension of the result to which the right operand's scales belong, None if it has no
-        axis. Returns None if the integers could overflow, or if the scales are arranged differently.
+        axis. Returns None if the integers could overflow, if the left operand has several scales, or if the
+        result has several that are not along `axis`.
         """
         (left, right), to = self.kinds, self.to
         if left.axes or to.block_sizes or (to.axes and (axis is None or to.axes != (axis,))):

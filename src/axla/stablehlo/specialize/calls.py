@@ -121,8 +121,8 @@ class FunctionInstances:
             stack += found
 
     def name_for(self, name: str) -> str:
-        """A name for an instance of a function. The first instance gets the name of the function, if that
-        itself is not kept.
+        """A name for an instance of the function `name`. The first instance gets this name itself, unless the
+        function is also kept unchanged.
         """
         if name in self.free and name in self.open:
             self.free.discard(name)

@@ -50,7 +50,9 @@ class Given:
         return tuple(int(v) for v in found.reshape(-1))
 
     def result_sizes(self, number: int) -> Sizes | None:
-        """The sizes of the result in an operand; None if they are unknown and the written type has them."""
+        """The sizes of the result, which are the value of operand `number`. Returns None if the value is not
+        known but the written type of the result has all sizes.
+        """
         if self.values[number] is None and not is_open(self.operation.results[0].type):
             return None
         return self.integers(number, "the sizes of the result")
@@ -68,8 +70,8 @@ def _attribute(kind: str, values: Sequence[int]) -> mlir.Attribute:
 
 
 def _static(record: Record) -> Callable[[Given], StaticOperation]:
-    """Makes the function that rewrites an operation to the static one that its record names. Operands become
-    attributes of that, or the sizes of its result.
+    """Makes the function that rewrites an operation to the static operation that its record names. Operands
+    become attributes of the static operation, or the sizes of its result.
     """
     target, *words = record.static
     static = OPERATIONS[f"stablehlo.{target}"]

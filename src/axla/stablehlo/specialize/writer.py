@@ -76,8 +76,8 @@ class Writer(Builder):
         return Instance(name, [r.type for r in returned], known, operation, pure)
 
     def fill(self, old: mlir.Block, block: mlir.Block, *, all_results: bool = True) -> Work:
-        """Writes the operations of a block; returns the values that the block returns. Known values are
-        operands of the written return only with `all_results`.
+        """Writes the operations of the block `old` into `block`; returns the values that `old` returns. Known
+        values are operands of the written return only with `all_results`.
         """
         if not old.operations or old.terminator.name not in RETURNS:
             raise VerifyError("a region must end with a return")
@@ -307,7 +307,9 @@ def _given(operation: mlir.Operation, operands: Sequence[Held]) -> Given:
 
 
 def _size(operation: mlir.Operation, operands: Sequence[Held]) -> np.ndarray | None:
-    """The size that an operation queries; None if it is not known."""
+    """The size of a dimension, or all sizes, whichever an operation queries of its operand; None if a size is
+    not known.
+    """
     wanted = element_type(operation.results[0].type)
     sizes = sizes_of(operands[0].type) if operands else ()
     if any(isinstance(d, Bounded) for d in sizes) and operation.name != _SIZES[0]:

@@ -248,7 +248,9 @@ class Attributes(TypeReader):
         return found
 
     def _fields(self, kinds: dict[str, str]) -> dict[str, Any]:
-        """Reads `name = value, ... >` in any order; missing optional fields get their defaults."""
+        """Reads `name = value, ... >` in any order; missing optional fields get their defaults. `kinds` has
+        the kind of each field.
+        """
         found: dict[str, Any] = {}
         lists_only = all(kind.endswith("/") for kind in kinds.values())
 
@@ -279,7 +281,9 @@ class Attributes(TypeReader):
         return self.advance() == "true"
 
     def _sub_axis(self) -> mlir.StructAttr:
-        """Reads `(1)2`, the size of the sub-axes before a sub-axis and its own."""
+        """Reads `(1)2`: the product of the sizes of the sub-axes before a sub-axis, and the size of the
+        sub-axis.
+        """
         before = self.inside("()", self.integer)
         return mlir.StructAttr("sub_axis_info", {"pre_size": before, "size": self.integer()})
 

@@ -136,8 +136,8 @@ class MlirCursor(TokenCursor):
         return found
 
     def use_alias(self, name: str, at: int, deepest: int = MAX_DEPTH) -> None:
-        """Counts the size of an alias before a use, and fails beyond the limits; `deepest` is that of
-        nesting.
+        """Counts the elements and levels of an alias before a use at the offset `at`. Fails if aliases stand
+        for too many elements, or if they are nested more than `deepest` levels deep.
         """
         weight, depth = self.alias_sizes[name]
         self.weight += weight

@@ -78,7 +78,9 @@ class Operations(Attributes):
         return found
 
     def resolve(self, uses: list[Use], types: Sequence[mlir.Type], at: int) -> list[mlir.Value]:
-        """The values of operands, which must have these types; fails if the counts differ."""
+        """The values of the operands `uses`, which must have the types `types`. Fails at the offset `at` if
+        there are more or fewer types than operands.
+        """
         if len(uses) != len(types):
             self.fail(f"{len(uses)} operands, but {len(types)} types", at)
         return [self.use(name, place, kind) for (name, place), kind in zip(uses, types, strict=True)]
@@ -141,12 +143,12 @@ class Operations(Attributes):
             index += count
 
     def regions(self, isolated: bool = False) -> list[mlir.Region]:
-        """Reads regions in parentheses, `({...}, {...})`."""
+        """Reads regions in parentheses, `({...}, {...})`; if `isolated`, they cannot use outer values."""
         return self.listed("()", lambda: self.region(isolated))
 
     def region(self, isolated: bool = False, arguments: list[NamedArgument] | None = None) -> mlir.Region:
-        """Reads a region, `{...}`. If a short form has the arguments of the first block before the region,
-        `arguments` are these.
+        """Reads a region, `{...}`; if `isolated`, it cannot use outer values. `arguments` are those of the
+        first block, if a short form has them before the region.
         """
         self.deeper()
         outer_values, outer_defined = self.values, self.defined

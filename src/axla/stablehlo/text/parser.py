@@ -108,7 +108,9 @@ class Parser(Operations):
         self.type_aliases[name] = self.define_alias("!" + name, self.type)
 
     def _resolve_locations(self) -> None:
-        """Reads the aliases of locations in text order, so that none needs a long chain of others first."""
+        """Reads the aliases of locations in text order. An alias that others refer to is usually defined
+        first, so no long chain of aliases has to be read at once.
+        """
         for name in list(self.location_places):
             if name in self.location_places:
                 self._location_alias(name, self.start)

@@ -99,7 +99,7 @@ def _regions(subject: Subject, declaration: Record) -> None:
 # ---- Rules
 
 Relation = Callable[[Subject, str, list[Facts] | None], None]
-"""A check of values under a label; None stands for all operands and results."""
+"""Checks values, by default all operands and results; the text is the label of the rule."""
 Fit = Callable[[Facts, Facts], bool]
 
 
@@ -126,8 +126,9 @@ def _rule(text: str, record: Record) -> CheckRule:
 
 
 def _following(fit: Fit, what: str) -> Relation:
-    """Makes a check that operands fit each other and the results. The sizes of a single result are inferred
-    from all of them. `what` names in messages what must be equal.
+    """Makes a check that operands and results fit each other. If there is a single result, its sizes are
+    inferred: for each dimension the most precise size that an operand or the result has. `what` names in
+    messages what must be equal.
     """
 
     def word(s: Subject, label: str, operands: list[Facts] | None) -> None:
@@ -177,7 +178,7 @@ def _follow(s: Subject, label: str, values: list[Facts] | None) -> None:
 
 
 def _by(part: str, fit: Callable[[Any, Any], bool]) -> Fit:
-    """A test whether this part of the facts of two values fits."""
+    """A test on the facts of two values: whether `fit` accepts the attribute `part` of both."""
     of = operator.attrgetter(part)
     return lambda a, b: fit(of(a), of(b))
 

@@ -17,7 +17,8 @@ _MOST = 1 << 20  # the most devices in an attribute
 
 def _groups(s: Subject, once: str, whole: str, *, even: bool = True, size: int = -1, sized: str = "") -> None:
     """Checks replica groups. If `even`, groups have no gaps (-1). `size` is the required number of members,
-    -1 for any. `once`, `whole` and `sized` are the labels of the rules.
+    -1 for any. Labels of rules: `once`, no device occurs twice; `whole`, the groups have all devices, and no
+    gaps if `even`; `sized`, they have `size` members.
     """
     held: Any = s.attribute("replica_groups")
     if isinstance(held, mlir.StructAttr):
@@ -127,7 +128,9 @@ def reduce_scatter(s: Subject) -> None:
 
 def _data(s: Subject, few_rule: str, root_rule: str, count_rule: str) -> list[Facts]:
     """Returns the operands with data, one for each result. With a dynamic root, the last operand has the
-    senders and is not among them.
+    senders and is not returned. Labels of rules: `few_rule`, there is an operand; `root_rule`, with a dynamic
+    root, there are two and the last one has the right type; `count_rule`, there are as many results as
+    operands.
     """
     operands = s.operands
     dynamic = s.flag("has_dynamic_root")

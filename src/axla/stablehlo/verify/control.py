@@ -78,8 +78,8 @@ def call(s: Subject) -> None:
 
 
 def _calls(s: Subject, there: str, operands: str, results: str, symbol: Any) -> None:
-    """Checks that a function exists and has the operand and result types of the operation. `there`,
-    `operands` and `results` are the labels of the rules.
+    """Checks that the function `symbol` exists and has the operand and result types of the operation.
+    `there`, `operands` and `results` are the labels of these three rules.
     """
     name = symbol.root if isinstance(symbol, mlir.SymbolRef) else ""
     function = s.symbols.get(name)

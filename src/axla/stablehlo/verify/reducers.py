@@ -18,9 +18,10 @@ def check_reducer(
     s: Subject, rule: str, region: int, inputs: Sequence[Facts], initial: Sequence[Facts],
     allowed: Sizes = (), scalars: bool = False,
 ) -> None:  # fmt: skip
-    """Checks a region that takes 2N values and returns N, whose types are promoted from those of the inputs
-    and initial values, or with `scalars` from scalars of their elements. `allowed` has the sizes that
-    parameters may have, in order.
+    """Checks that region number `region` takes 2N values and returns N. Result i has the type of parameters i
+    and N + i. Elements of input i and of initial value i must promote to its elements. It has the shape of
+    initial value i, or is a scalar with `scalars`. The sizes of parameters must occur in `allowed`, in this
+    order.
     """
     count = len(inputs)
     parameters, returned = s.parameters(region), s.returned(region)
@@ -90,9 +91,10 @@ class WindowFacts:
 
 
 def windows(s: Subject, labels: str, sizes: Sizes, names: tuple[str, ...]) -> list[WindowFacts]:
-    """Makes the windows of the sizes `sizes` from attributes, and checks those. `names` are the attributes
-    for strides and both dilations. `labels` are those of the rules for sizes, padding and reversal, then for
-    each attribute in `names` those for its number of elements and for their values.
+    """Makes the windows of the sizes `sizes` from attributes, and checks the attributes. `names` are those
+    for strides, base dilation and window dilation; fewer if the operation has fewer. `labels` has the labels
+    of the rules: for sizes, padding and reversal; then, for each of `names`, for the number of its elements
+    and for their values.
     """
     count = len(sizes)
     empty, pairs_rule, reversal_rule, *rules = labels.split()

@@ -32,8 +32,8 @@ class TypeFacts(dict[int, Facts]):
 class Subject:
     """An operation with the facts that rules use. `operands` and `results` are the facts about its types;
     operand types that are given replace the written ones. `name` has no dialect; labels of rules are
-    `name_rule`. `symbols` are those of the enclosing module. `declared` has the declaration in the record for
-    each operand; `reads` is whether a rule has read the value of one.
+    `name_rule`. `symbols` are those of the enclosing module. `declared` has, for each operand, its
+    declaration in the record; `reads` is whether a rule has read the value of an operand.
     """
 
     __slots__ = ("operation", "name", "types", "symbols", "operands", "results", "declared", "named", "reads")
@@ -130,7 +130,9 @@ class Subject:
         return None
 
     def types_are(self, rule: str, what: str, found: list[Facts], wanted: Sequence[mlir.Type]) -> None:
-        """Checks that types are exactly these, one by one."""
+        """Checks that the types of the values `found` are exactly the types `wanted`, one by one. `what`
+        names the values in messages: operands or results.
+        """
         self.need(len(found) == len(wanted), rule, "wanted {} {}, found {}", len(wanted), what, len(found))
         for facts, kind in zip(found, wanted, strict=True):
             same = facts.type is kind or facts.type == kind
@@ -159,8 +161,9 @@ class Subject:
     # ---- Inferred types
 
     def follows(self, rules: str, extents: Sizes | None, element: Any = None, index: int = 0) -> None:
-        """Checks that a result has these sizes, where a Bounded is a `?` with a bound, and this element type
-        if given. `rules` is the label for both, or one for sizes and one for the element type.
+        """Checks that result number `index` has the sizes `extents`, where a Bounded is a `?` with a bound,
+        and the element type `element` if that is given. `rules` is the label for both checks, or a label for
+        the sizes and one for the element type.
         """
         written = self.results[index]
         element = written.element if element is None else element

@@ -51,7 +51,9 @@ class Api:
         self.find = c.PYFUNCTYPE(c.c_void_p, c.c_void_p, c.c_void_p)(at["tf_find"])
 
     def check(self, status: int, what: str) -> None:
-        """Frees a status of TensorFlow; raises UnsupportedError if it is an error."""
+        """Frees a status of TensorFlow. Raises UnsupportedError if the status is an error; the message says
+        that TensorFlow refuses `what`.
+        """
         code, text = self.tf["TF_GetCode"](status), self.tf["TF_Message"](status).decode("utf-8", "replace")
         self.tf["TF_DeleteStatus"](status)
         if code:

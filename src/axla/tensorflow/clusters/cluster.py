@@ -160,8 +160,9 @@ class Cluster:
         return import_graph(self.graph, feeds, self.outputs, **options).module
 
     def executable_for(self, arrays: Sequence[np.ndarray], tensors: int) -> int:
-        """The address of the executable for these inputs, with a reference held; compiled where it does not
-        exist.
+        """The address of the executable for these inputs, with a reference held; it is compiled if it does
+        not exist. The inputs are given as arrays, and as TensorFlow's tensors: `tensors` is the address of a
+        list of them.
         """
         with self._lock:
             found = capi.api().find(c.addressof(self.struct), tensors)
@@ -207,7 +208,10 @@ class Cluster:
                 self.constant |= found
 
     def _to_know(self, error: BaseException | None, given: Sequence[Any]) -> set[int]:
-        """The numbers of the inputs whose values an import needs to know; none for other errors."""
+        """The numbers of the inputs whose values an import needs to know, if that is why it raised `error`;
+        none if the error has another cause. `given` has the shape of each input, or its value if it is
+        constant.
+        """
         while error is not None and not isinstance(error, DependsOnArguments):
             error = error.__cause__
         shapes = [n for n, one in enumerate(given) if isinstance(one, Shape)]

@@ -140,8 +140,8 @@ def picture(module: Module, constants: int) -> None:
 
 
 def dump(stage: str, text: Callable[[], str]) -> None:
-    """Writes a graph to the folder TF_DUMP_GRAPH_PREFIX (`-`: the console), if --tf_xla_clustering_debug is
-    set.
+    """Writes the graph `text()` to a file named after `stage` in the folder TF_DUMP_GRAPH_PREFIX (`-`: to the
+    console), if --tf_xla_clustering_debug is set.
     """
     folder = os.environ.get("TF_DUMP_GRAPH_PREFIX", "")
     if not folder or not current().clustering_debug:

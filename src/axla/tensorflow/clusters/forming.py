@@ -80,7 +80,7 @@ def _is_worth(group: Collection[str], graph: Graph, marks: Mapping[str, Mark], m
 
 
 def _joined(graph: Graph, marks: Mapping[str, Mark], free: Collection[str]) -> Iterable[list[str]]:
-    """Groups of nodes that can run together, without free constants."""
+    """Groups of nodes that can run together, without the constants in `free`."""
     keys = {name: (*_where(mark), mark.group) for name, mark in marks.items() if not mark.reason}
     before = _before(graph, marks, free)
     try:
@@ -141,8 +141,9 @@ class _Groups:
     heights: dict[str, int] = field(default_factory=dict)
 
     def visit(self, members: list[str], users: Iterable[str], key: object) -> None:
-        """Adds a node, with the nodes in `members` that belong to it, after its users were added. It joins
-        groups with the same key.
+        """Adds a node after its users: the first of `members`; the others are nodes that belong to it. The
+        node joins groups directly after it that have the same key; with the key None, it joins none and no
+        later node joins it.
         """
         name = members[0]
         ahead = {self.owner(user) for user in users if user in self.owners}
@@ -162,7 +163,9 @@ class _Groups:
         return name
 
     def nearest(self, name: str, groups: Collection[str]) -> list[str]:
-        """The groups directly after a node to which no other path leads."""
+        """Those of `groups` to which no path of several edges leads from the node `name`. All of `groups` are
+        directly after the node.
+        """
         ahead = self.ahead[name]
         low = min(self.heights[group] for group in groups)
         high = max(self.heights[group] for group in ahead)
@@ -187,8 +190,9 @@ class _Groups:
     def _steps(
         self, edges: Mapping[str, set[str]], begin: Iterable[str], low: int, high: int, seen: set[str]
     ) -> Iterator[str]:
-        """Follows edges through groups with heights between `low` and `high`; yields the group at the end of
-        each edge.
+        """Follows `edges` from the groups in `begin` through groups with heights between `low` and `high`;
+        yields the group at the end of each edge. `seen` has the groups that are not followed again; new ones
+        are added.
         """
         left = list(begin)
         while left:

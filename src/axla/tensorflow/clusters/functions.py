@@ -160,8 +160,9 @@ class Jitted:
         return self._traced[function], function.function_type.unpack_inputs(bound)
 
     def _remember(self, key: Any, args: Any, kwargs: Any, tensors: Sequence[Any]) -> None:
-        """Makes later calls with arguments of the same kinds skip TensorFlow's argument processing, if the
-        arguments are the cluster's tensors as they are.
+        """Makes later calls with arguments of the same kinds, which have the key `key`, skip TensorFlow's
+        argument processing. It does so only if this processing passes the arguments' own tensors, `tensors`,
+        to the cluster unchanged.
         """
         traced, found = self._bound(args, kwargs)
         same = len(found) == len(tensors) and all(map(operator.is_, found, tensors))

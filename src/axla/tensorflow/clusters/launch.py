@@ -99,7 +99,9 @@ def _registered() -> None:
 
 
 def _created(construction: int) -> int | None:
-    """Creates a kernel; returns the CLUSTER that it runs."""
+    """Creates a kernel. `construction` is the address of TensorFlow's TF_OpKernelConstruction. Returns the
+    address of the CLUSTER that the kernel runs; None if an error was reported.
+    """
     call, status, number = api().tf, api().tf["TF_NewStatus"](), c.c_int64(-1)
     at = c.addressof(number)
     call["TF_OpKernelConstruction_GetAttrInt64"](construction, b"program", at, status)
@@ -115,7 +117,8 @@ def _created(construction: int) -> int | None:
 
 def _compiled(cluster: int, place: int, tensors: int) -> int | None:
     """The address of an EXECUTABLE for new inputs, with a reference held. None if the outputs were computed
-    here by TensorFlow, or an error was reported.
+    here by TensorFlow, or an error was reported. `cluster`, `place` and `tensors` are the addresses of the
+    CLUSTER, the kernel's TF_OpKernelContext, and a list of the inputs.
     """
     try:
         found = _owner(cluster)
@@ -133,7 +136,9 @@ def _compiled(cluster: int, place: int, tensors: int) -> int | None:
 
 
 def _put(place: int, number: int, type_: int, array: np.ndarray) -> None:
-    """Copies an array to output `number` of a kernel."""
+    """Copies an array to output `number`, of TensorFlow's type number `type_`, of the kernel with the context
+    `place`.
+    """
     call, status = api().tf, api().tf["TF_NewStatus"]()
     dims, size = (c.c_int64 * max(array.ndim, 1))(*array.shape), array.nbytes
     at = c.addressof(dims)
@@ -144,7 +149,9 @@ def _put(place: int, number: int, type_: int, array: np.ndarray) -> None:
 
 
 def _executed(cluster: int, place: int, executable: int, tensors: int) -> None:
-    """Runs an executable from Python: on another device, or while a profile is recorded."""
+    """Runs an executable from Python: on another device, or while a profile is recorded. All arguments are
+    addresses: `place` is that of the kernel's context, `tensors` that of a list of inputs and outputs.
+    """
     try:
         found = _owner(cluster)
         arrays = _arrays(tensors, [*found.input_types, *found.result_types])
@@ -170,8 +177,9 @@ def _array(tensor: int, type_: str) -> np.ndarray:
 
 
 def _failed(cluster: int, place: int, executable: int | None, frame: int | None, code: int) -> None:
-    """Reports a failed run to TensorFlow. Without an executable or a frame, there was no memory for the lists
-    of the run.
+    """Reports to TensorFlow that a run failed with the error code `code`. The other arguments are addresses;
+    `place` is that of the kernel's context. If `executable` or `frame` is missing, the reason is that there
+    was no memory for the lists of inputs and results.
     """
     found = _owner(cluster)
     try:

@@ -161,8 +161,9 @@ class Compilable:
         return next((each[name]["b"] for each in given if "b" in each.get(name, ())), None)
 
     def why_not(self, node: Node, graph: Graph, must: bool, depth: int = 0) -> str:
-        """The reason why a node cannot be compiled; empty where it can. `depth`: the number of calls around
-        it.
+        """The reason why a node cannot be compiled; empty if it can. If the node `must` be compiled, fewer
+        reasons count: operations that could be left to TensorFlow are compiled. `depth`: the number of calls
+        around the node.
         """
         calls = self.calls(node)
         if node.fault:
@@ -183,7 +184,9 @@ class Compilable:
         return _why_no_arrays(node, graph) if depth and not must else ""
 
     def why_not_called(self, called: Callee, must: bool, depth: int) -> str:
-        """The reason why a function cannot be compiled, that of its first such node; empty where it can."""
+        """The reason why a function cannot be compiled, that of its first node that cannot; empty if it can.
+        `must` and `depth` are as in `why_not`.
+        """
         if depth > _CALLS_NESTED:
             return f"its calls are nested more than {_CALLS_NESTED} deep"
         try:
@@ -276,7 +279,9 @@ class _Lives:
         return predicate
 
     def left(self, frame: Frame, predicate: Conditions) -> Conditions:
-        """The condition after a loop: the same as before it, since every loop ends once."""
+        """The condition under which a value exists after the loop `frame`, if it is `predicate` inside. As
+        every loop ends once, it is the condition before the loop; `predicate` itself if that cannot be shown.
+        """
         entered = next(iter(self.entered.get(frame, ())), frozenset())
         rest = predicate - entered - {frame}
         known = frame in predicate and len(rest) == len(self.entered[frame]) == 1
@@ -300,7 +305,9 @@ class _Lives:
 
 
 def _either(predicates: Sequence[Conditions], name: str) -> Conditions:
-    """The condition under which one of several values exists; two sides of one predicate cancel."""
+    """The condition under which one of several values, with the conditions `predicates`, exists: two sides of
+    one predicate cancel. If it is unknown, it is represented by `name`.
+    """
     if len(set(predicates)) == 1:
         return predicates[0]
     if len(predicates) == 2:

@@ -54,7 +54,9 @@ def _unlock(f: GlueFunction, cluster: Ssa) -> None:
 
 @_FUNCTIONS("tf_fits", "i1", "executable:ptr, count:i64, tensors:ptr")
 def _fits(f: GlueFunction, executable: Ssa, count: Ssa, tensors: Ssa) -> None:
-    """Whether an executable was compiled for inputs like these."""
+    """Writes a function that returns whether `executable` was compiled for inputs like the `count` tensors in
+    the list `tensors`.
+    """
     no = f.const("i1", 0)
     with f.loop(0, count) as loop:
         wanted = executable.get(EXECUTABLE, "inputs").item(loop.index, INPUT.size)
@@ -74,7 +76,9 @@ def _fits(f: GlueFunction, executable: Ssa, count: Ssa, tensors: Ssa) -> None:
 
 @_FUNCTIONS("tf_find", "ptr", "cluster:ptr, tensors:ptr", exported=True)
 def _find(f: GlueFunction, cluster: Ssa, tensors: Ssa) -> None:
-    """The executable for these inputs, with a reference held; null where there is none."""
+    """Writes a function that returns the cluster's executable for the inputs `tensors`, with a reference
+    held; null if there is none.
+    """
     found = f.slot(f.null())
     count = cluster.get(CLUSTER, "inputs")
     f.call("void", "tf_lock", cluster)
@@ -96,7 +100,7 @@ def _find(f: GlueFunction, cluster: Ssa, tensors: Ssa) -> None:
 
 @_FUNCTIONS("tf_compute", "void", "cluster:ptr, context:ptr", exported=True)
 def _compute(f: GlueFunction, cluster: Ssa, context: Ssa) -> None:
-    """Runs a cluster in a step of TensorFlow."""
+    """Writes the function that runs a cluster in a step of TensorFlow."""
     inputs, outputs = cluster.get(CLUSTER, "inputs"), cluster.get(CLUSTER, "outputs")
     # Lists of input and output tensors, of their addresses, and of copies of inputs.
     size = (inputs * 3 + outputs * 2 + 1) << 3
@@ -146,7 +150,9 @@ def _step(f: GlueFunction, cluster: Ssa, context: Ssa, lists: Ssa) -> None:
 
 @_FUNCTIONS("tf_outputs", "void", "count:i64, executable:ptr, context:ptr, made:ptr, status:ptr")
 def _outputs(f: GlueFunction, count: Ssa, executable: Ssa, context: Ssa, made: Ssa, status: Ssa) -> None:
-    """Makes TensorFlow allocate the outputs one after the other, until one allocation fails."""
+    """Writes a function that makes TensorFlow allocate the outputs one after the other, until one allocation
+    fails. The tensors are stored in the list `made`.
+    """
     with f.loop(0, count) as loop:
         output = executable.get(EXECUTABLE, "outputs").item(loop.index, OUTPUT.size)
         kind, rank = output.get(OUTPUT, "type"), output.get(OUTPUT, "rank")
@@ -159,8 +165,8 @@ def _outputs(f: GlueFunction, count: Ssa, executable: Ssa, context: Ssa, made: S
 
 @_FUNCTIONS("tf_run", "void", "cluster:ptr, executable:ptr, context:ptr, tensors:ptr, lists:ptr")
 def _run(f: GlueFunction, cluster: Ssa, executable: Ssa, context: Ssa, tensors: Ssa, lists: Ssa) -> None:
-    """Runs the program. `lists` has space for three lists: addresses of parameters, of their copies, and of
-    results.
+    """Writes a function that runs the program. `tensors` has the inputs, then the outputs. `lists` has space
+    for three lists: addresses of parameters, of their copies, and of results.
     """
     program, inputs = executable.get(EXECUTABLE, "program"), cluster.get(CLUSTER, "inputs")
     count = program.get(PROGRAM, "parameter_count")

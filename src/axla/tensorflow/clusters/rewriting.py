@@ -58,7 +58,7 @@ class ClusterCall(NamedTuple):
     output: str
 
     def attributes(self, program: Any) -> list[Proto]:
-        """The attributes of the node that runs a cluster."""
+        """The attributes of the node that runs the cluster `program`."""
         key, lists = getattr(program, self.value), (program.input_types, program.result_types)
         found = {self.inputs: {"list": {"type": lists[0]}}, self.results: {"list": {"type": lists[1]}}}
         return listed({**found, self.key: {"i": key} if isinstance(key, int) else {"s": key}})
@@ -211,7 +211,9 @@ class Rewriter:
     # Clusters.
 
     def _formed(self, graph: Graph, function: str, part: RunPart) -> _Formed:
-        """The clusters of a graph, and a decision for each of its nodes."""
+        """The clusters of a graph, which is the body of the function named `function`, or the whole graph if
+        that is "". Adds their programs, and a decision for each node, to `part`.
+        """
         marks = self._marks(graph, function)
         found = _Formed()
         waited = {*graph.controls, *(name for node in graph.nodes.values() for name in node.controls)}
@@ -246,7 +248,9 @@ class Rewriter:
         return marks
 
     def _program(self, each: Formed, graph: Graph, function: str) -> Any:
-        """The program of a cluster, whose graph has only the nodes that it needs; created once."""
+        """The program of the cluster `each`. Its graph has only the nodes that it needs. It is created once,
+        and used again for an equal cluster of the same function.
+        """
         nodes = {source.node: graph.nodes[source.node] for source in each.inputs}
         members = frozenset(each.nodes)
         for name in each.nodes:
@@ -322,7 +326,9 @@ class Rewriter:
     # Functions.
 
     def _calling(self, node: Node, proto: Proto, part: RunPart) -> tuple[Proto, list[str]]:
-        """A node that calls rewritten functions instead of its own, and their names."""
+        """The node `proto`, with calls of rewritten functions instead of its own ones, and the names of the
+        functions that it then calls.
+        """
         called = called_by(node.attributes) if node.op in _CALLS else []
         names = {each.name: self._other(each, part) for each in called}
         return {**proto, "attr": _renamed(proto.get("attr", []), names)}, [*names.values()]

@@ -134,7 +134,9 @@ class Session(tf.compat.v1.Session):
         return step
 
     def _made(self, feeds: Any, fetches: Any, targets: Any, owners: Sequence[Any]) -> _Step:
-        """The step for these feeds, fetches and targets, whose nodes are added to the session's graph."""
+        """The step for these feeds, fetches and targets, whose nodes are added to the session's graph.
+        `owners` are the user's tensors and operations that the step belongs to.
+        """
         if self._read != self._graph.version:
             flags.dump("before_mark_for_compilation", lambda: str(self._graph.as_graph_def()))
             self._read = self._graph.version

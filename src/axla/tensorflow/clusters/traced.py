@@ -206,7 +206,9 @@ def _read(placeholder: Any, tensor: Any) -> Any:
 
 
 def _parsed(function: Any, variables: Mapping[str, Any], controls: Sequence[str], name: str) -> Graph:
-    """The graph of a function; placeholders of variables become variables with assigned values."""
+    """The graph, named `name`, of a function. The placeholders of `variables`, which have types and shapes by
+    name, become variables with assigned values. The nodes `controls` run before the new values are read.
+    """
     message = function.graph.as_graph_def()
     for node in list(message.node):
         data = variables.get(node.name)
@@ -235,8 +237,8 @@ def _parsed(function: Any, variables: Mapping[str, Any], controls: Sequence[str]
 
 
 def places(graph: Any) -> dict[str, str]:
-    """Where the user's program created the operations of a TensorFlow graph and its functions, by
-    `operation@function`.
+    """The lines of the user's program that created the operations of a TensorFlow graph and of its functions,
+    by `operation@function`.
     """
     functions = {name: getattr(one, "graph", None) for name, one in graph._functions.items()}
     graphs = {"": graph} | {name: inner for name, inner in functions.items() if inner}  # a Defun has none

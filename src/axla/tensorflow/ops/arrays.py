@@ -110,7 +110,9 @@ def _ensure_shape(call: OpCall, value: XlaOp) -> XlaOp:
 
 
 def shape_operand(call: OpCall, value: XlaOp, what: str = "shape") -> tuple[int, ...]:
-    """The sizes in a constant vector; VerifyError if one is negative."""
+    """The sizes in the constant vector `value`, an operand that messages name `what`. Raises VerifyError if a
+    size is negative.
+    """
     of_rank(call, value, 1, what)
     found = call.integers(value, what)
     if any(size < 0 for size in found):

@@ -27,8 +27,9 @@ NonMaxSuppressionV4: boxes:T scores:T max_output_size:i32 iou_threshold:T_thresh
 @lowering("NonMaxSuppressionV3", "NonMaxSuppressionV4")
 def _suppression(call: OpCall, boxes: XlaOp, scores: XlaOp, size: XlaOp, *limits: XlaOp) -> list[XlaOp]:
     """The indices of boxes [y, x, y, x], by descending scores. A box is dropped if its overlap with a
-    selected box is above the first limit, or its score is not above the second limit. The result has as many
-    indices as boxes are selected, or `max_output_size` indices, padded with zeros.
+    selected box is above the first of `limits`, or its score is not above the second one. The result has as
+    many indices as boxes are selected, or `max_output_size` indices, padded with zeros. A second result is
+    the number of selected boxes.
     """
     of_rank(call, scores, 1, "scores")
     of_dims(call, boxes, (*scores.dims, 4), "boxes")

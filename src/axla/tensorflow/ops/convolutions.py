@@ -213,7 +213,9 @@ def _filter(call: OpCall, kernel: XlaOp) -> XlaOp:
 
 @lowering("_FusedConv2D")
 def _fused(call: OpCall, x: XlaOp, kernel: XlaOp, args: list[XlaOp], scales: list[XlaOp]) -> XlaOp:
-    """activation(scale * convolution + bias + side_scale * side), rounded to 8-bit integers."""
+    """activation(scales[0] * convolution + bias + scales[1] * side), rounded to 8-bit integers; `args` are
+    bias and side.
+    """
     names = call["fused_ops"]
     if x.dtype is not S8:
         raise UnsupportedError(f"the input of a fused convolution is {x.dtype.name}, wanted s8")

@@ -57,7 +57,9 @@ class Band:
         return (self.longest,) if self.count == 1 else (self.count, self.longest)
 
     def offset(self, diagonal: XlaOp) -> XlaOp:
-        """The index in its row of the array at which each diagonal begins."""
+        """For each diagonal in `diagonal`, which has numbers of diagonals: the index in its row at which it
+        begins.
+        """
         length = ops.Min(ops.Min(diagonal, 0) + self.rows, self.columns - ops.Max(diagonal, 0))
         gap = self.longest - length
         above, below = (gap if side == "RIGHT" else gap * 0 for side in self.align.split("_"))
@@ -87,8 +89,8 @@ class Band:
 
 
 def _band(call: OpCall, k: XlaOp | None, rows: int, columns: int) -> Band:
-    """The band of diagonals that the operand `k` selects, by default the main diagonal. Checks it against the
-    size of the matrices.
+    """The band of diagonals that the operand `k` selects, by default the main diagonal. Raises VerifyError if
+    the band is not in matrices of `rows` rows and `columns` columns.
     """
     numbers = call.integers(k, "k") if k is not None else (0,)
     if len(numbers) not in (1, 2) or numbers[0] > numbers[-1]:
@@ -107,8 +109,8 @@ def _matrix_dims(call: OpCall, value: XlaOp) -> tuple[int, int]:
 
 
 def _picked(value: XlaOp, rank: int, place: XlaOp, there: XlaOp, other: XlaOp) -> XlaOp:
-    """Elements of the last `rank` dimensions, which are flattened: the element at `place` where `there` is
-    true, else the element of `other`.
+    """Takes elements of `value`, whose last `rank` dimensions are flattened: the element at index `place`
+    where `there` is true. Elsewhere the result has the element of `other`.
     """
     outer = value.dims[: len(value.dims) - rank]
     flat = ops.Reshape(value, [*outer, prod(value.dims[len(outer) :])])
@@ -185,7 +187,9 @@ def _set(call: OpCall, value: XlaOp, diagonal: XlaOp, k: XlaOp | None = None) ->
 
 @lowering("MatrixBandPart", "BatchMatrixBandPart")
 def _band_part(call: OpCall, value: XlaOp, lower: XlaOp, upper: XlaOp) -> XlaOp:
-    """Sets elements outside of the band to zero; a negative number of diagonals means all."""
+    """Keeps `lower` diagonals below the main one and `upper` above it, and sets all other elements to zero. A
+    negative number keeps all diagonals on that side.
+    """
     shape = Shape(lower.dtype, _matrix_dims(call, value))
     of_rank(call, lower, 0, "num_lower")
     of_rank(call, upper, 0, "num_upper")

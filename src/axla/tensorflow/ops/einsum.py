@@ -85,7 +85,9 @@ def _unrepeated(call: OpCall, value: XlaOp, labels: Labels) -> LabeledOperand:
 
 
 def _step(size: int, count: int) -> int:
-    """The distance between elements of the diagonal of a flat array with `count` dimensions of one size."""
+    """The distance between neighbouring elements of the diagonal of an array with `count` dimensions of size
+    `size`, when the array is flattened.
+    """
     return sum(size**n for n in range(count))
 
 

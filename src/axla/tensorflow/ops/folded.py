@@ -16,17 +16,19 @@ MOST_BYTES = 10 << 20
 """The size in bytes of the largest result that TensorFlow folds."""
 _LIMIT = 2.0
 _PER_COUNTER = 4
-"""The number of 32-bit words that a counter generates. Truncated numbers are generated in groups, each of as
-many numbers as the words of one counter make.
+"""The number of 32-bit words that a value of the counter generates. Truncated numbers are generated in groups
+of this many numbers, in f64 of half as many.
 """
 _SKIPPED, _USED = 64, 8
-"""For truncated numbers: the distance in counters between groups, for each number of a group; and the number
-of counters that a group uses.
+"""For truncated numbers: a group of n numbers begins `_SKIPPED` * n counter values after the previous one,
+and uses the first `_USED` of these.
 """
 
 
 def numbers(name: str, dtype: DType, dims: Sequence[int], key: np.ndarray, counter: np.ndarray) -> np.ndarray:
-    """The numbers of the distribution `name`. The key has one 64-bit word, the counter has two."""
+    """An array of the shape `dims` with numbers of the distribution `name`. The key has one 64-bit word, the
+    counter has two.
+    """
     width = 2 if dtype is F64 else 1
     size = _PER_COUNTER // width
     groups = np.arange(-(-prod(dims) // size), dtype=np.uint64)

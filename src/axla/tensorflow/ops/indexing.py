@@ -50,7 +50,7 @@ def places_of(indices: XlaOp) -> XlaOp:
 
 def take(value: XlaOp, indices: XlaOp, axis: int, batch: int = 0) -> XlaOp:
     """The slices of an array at `indices` along an axis; the dimensions of the indices replace the axis. The
-    first `batch` dimensions are batch dimensions of both arrays.
+    first `batch` dimensions of both `value` and `indices` are batch dimensions.
     """
     rank, extra = len(value.dims), len(indices.dims) - batch
     kept = [d for d in range(rank) if d != axis and d >= batch]
@@ -130,7 +130,9 @@ def _reverse_sequence(call: OpCall, value: XlaOp, lengths: XlaOp) -> XlaOp:
 
 
 def combined(dtype: DType, kind: str) -> object:
-    """The computation that combines an element with an update: Add, Sub, Mul, Div, Max, Min or Update."""
+    """The computation that combines an element with an update, of the kind Add, Sub, Mul, Div, Max, Min or
+    Update, which returns the update.
+    """
     if kind == "Update":
         builder = XlaBuilder("update")
         _, new = (builder.parameter(k, Shape(dtype), "xy"[k]) for k in range(2))
@@ -140,7 +142,9 @@ def combined(dtype: DType, kind: str) -> object:
 
 
 def scattered(target: XlaOp, indices: XlaOp, updates: XlaOp, kind: str) -> XlaOp:
-    """An array with updates applied at the positions in the rows of `indices`."""
+    """An array with updates of the kind `kind`, such as Add, applied at the positions in the rows of
+    `indices`.
+    """
     if 0 in target.dims or 0 in updates.dims:
         return target
     depth, outer = indices.dims[-1], len(indices.dims) - 1

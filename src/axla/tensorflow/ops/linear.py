@@ -178,7 +178,7 @@ def _tridiagonal_product(call: OpCall, upper: XlaOp, main: XlaOp, lower: XlaOp, 
 
 
 def _adjacent(diagonal: XlaOp, dims: Sequence[int]) -> XlaOp:
-    """A diagonal repeated for all columns of a right-hand side."""
+    """A diagonal of matrices, repeated for all columns of right-hand sides with the sizes `dims`."""
     return spread(ops.Reshape(diagonal, (*dims[:-1], 1)), dims)
 
 

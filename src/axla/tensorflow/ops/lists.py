@@ -66,7 +66,9 @@ def element_of(call: OpCall, attribute: str, dims: Sequence[int] | None) -> Shap
 
 
 def _element(call: OpCall, dims: XlaOp | None) -> Shape | None:
-    """The shape of elements whose sizes an operand holds, -1 for unknown ones; None if it is unknown."""
+    """The shape of the elements of a list. The operand `dims` has their sizes, -1 for an unknown size or
+    rank. Returns None if a size is unknown, or if the elements are lists.
+    """
     found = None if dims is None else call.scope.known(dims)
     if found is None or (not found.ndim and found < 0):
         return None
@@ -87,7 +89,7 @@ def _reserve(call: OpCall, shape: XlaOp, count: XlaOp) -> TensorList:
 
 
 def reserved(call: OpCall, count: int, element: Shape | None) -> TensorList:
-    """A list of `count` zeros."""
+    """A list of `count` zeros of the shape `element`, None if it is not known yet."""
     if count < 0:
         call.fail(f"a list cannot have {count} elements")
     return empty(call.builder, ListType(count, element, count, False))
@@ -95,7 +97,9 @@ def reserved(call: OpCall, count: int, element: Shape | None) -> TensorList:
 
 @lowering("TensorListFromTensor")
 def list_of(call: OpCall, tensor: XlaOp, shape: XlaOp | None = None) -> TensorList:
-    """A list of the slices of an array along its first dimension."""
+    """A list of the slices of an array along its first dimension. The operand `shape`, the shape of the
+    slices, is not needed.
+    """
     if not tensor.dims:
         call.fail("a scalar cannot be split into the elements of a list")
     count, *dims = tensor.dims
@@ -202,7 +206,9 @@ def _checked(call: OpCall, value: TensorList, item: XlaOp | TensorList) -> XlaOp
 
 @lowering("TensorListPopBack")
 def popped(call: OpCall, value: TensorList, shape: XlaOp | None = None) -> list[object]:
-    """A list without its last element, and that element."""
+    """A list without its last element, and this element. The operand `shape` has the sizes of an element, for
+    a list whose elements have no known shape.
+    """
     length, builder = value.type.length, call.builder
     if length == 0:
         _check_runs(call, "the list is empty")
@@ -266,7 +272,9 @@ def _place(call: OpCall, value: TensorList, index: XlaOp) -> int | XlaOp:
 
 @lowering("TensorListGetItem")
 def item_at(call: OpCall, value: TensorList, index: XlaOp, shape: XlaOp | None = None) -> XlaOp | TensorList:
-    """The element at an index."""
+    """The element at an index. The operand `shape` has the sizes of an element, for a list whose elements
+    have no known shape.
+    """
     place = _place(call, value, index)
     filled = _filled(call, value, _element(call, shape))
     return filled.with_capacity(call.builder, 1).at(call.builder, place)
@@ -315,8 +323,8 @@ def _concat_lists(call: OpCall, one: TensorList, other: TensorList) -> TensorLis
 
 
 def stacked(call: OpCall, value: TensorList, element: Shape | None) -> XlaOp:
-    """The elements as one array. If their number is not known and the list is sealed, these are as many
-    elements as the list has capacity for.
+    """The elements of a list as one array; `element` is the shape of one if the list does not know it. If the
+    length is not known and the list is sealed, the array has the whole capacity of the list.
     """
     value = _filled(call, value, element)
     if not isinstance(value.type.element, Shape):
@@ -342,7 +350,9 @@ def _gather(call: OpCall, value: TensorList, indices: XlaOp, shape: XlaOp) -> Xl
 
 
 def gathered(call: OpCall, value: TensorList, indices: XlaOp, element: Shape | None) -> XlaOp:
-    """The elements at indices as one array."""
+    """The elements of a list at `indices` as one array; `element` is the shape of one if the list does not
+    know it.
+    """
     of_rank(call, indices, 1, "indices")
     return indexing.take(stacked(call, value, element), indices, 0)
 
@@ -359,7 +369,9 @@ def _concat(call: OpCall, value: TensorList) -> list[object]:
 
 
 def concatenated(call: OpCall, value: XlaOp) -> list[object]:
-    """Concatenates the elements of a stacked list; also returns their lengths."""
+    """Concatenates the elements of a list, which are the slices of `value` along its first dimension; also
+    returns the sizes of these elements in the result.
+    """
     if len(value.dims) < 2:
         call.fail("the elements are scalars, wanted arrays")
     count, size, *rest = value.dims

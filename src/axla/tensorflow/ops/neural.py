@@ -40,7 +40,8 @@ _SELU_SCALE, _SELU_ALPHA = 1.0507009873554805, 1.7580993408473769
 
 def _product(x: XlaOp, y: XlaOp, flipped: tuple[bool, bool], dtype: object = None) -> XlaOp:
     """Products of the matrices in the last two dimensions. `flipped`: whether `x` and `y` are transposed
-    first. The leading dimensions are broadcast.
+    first. The leading dimensions are broadcast. `dtype` is the element type of the result, by default that of
+    the operands.
     """
     if len(x.dims) < 2 or len(y.dims) < 2:
         raise VerifyError(f"shapes {list(x.dims)} and {list(y.dims)}, wanted matrices")

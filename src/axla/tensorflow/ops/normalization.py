@@ -55,7 +55,9 @@ SparseSoftmaxCrossEntropyWithLogits: features:T labels:Tlabels Tlabels=type?DT_I
 
 
 def _features(call: OpCall, x: XlaOp, *vectors: XlaOp) -> int:
-    """The feature dimension of images, for which each vector has one number per feature."""
+    """The number of the feature dimension of the images `x`. Raises VerifyError unless each of `vectors` has
+    one number for each feature.
+    """
     of_rank(call, x, len(call["data_format"]), "x")
     dim = format_of(call["data_format"], len(x.dims)).features
     for vector in vectors:
@@ -104,7 +106,9 @@ def _trained(
 
 
 def _activated(call: OpCall, y: XlaOp, side: Sequence[XlaOp]) -> XlaOp:
-    """Applies the operations after a fused normalization: the addition of another array, and Relu."""
+    """Applies the operations after a fused normalization: adds the array in `side`, if there is one, then
+    applies Relu if the node says so.
+    """
     mode = call.attributes.get("activation_mode", "Identity")
     if len(side) > 1 or mode not in ("Identity", "Relu"):
         raise UnsupportedError(f"activation_mode {mode} with {len(side)} side inputs is not supported")

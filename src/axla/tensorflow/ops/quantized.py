@@ -73,8 +73,8 @@ def _steps(call: OpCall, low: XlaOp, high: XlaOp) -> tuple[XlaOp, XlaOp, XlaOp]:
 
 
 def _limits(call: OpCall, x: XlaOp, given: Sequence[XlaOp]) -> Sequence[XlaOp]:
-    """The limits of a range: attributes, operands that are scalars, or vectors with a limit for each channel,
-    which are in the last dimension.
+    """The lower and the upper limit of a range: attributes, or the operands `given`, which are scalars or,
+    for operations per channel, vectors with a number for each index of the last dimension of `x`.
     """
     if not given:
         if not call["min"] < call["max"]:
@@ -224,7 +224,9 @@ def _integers(call: OpCall, places: XlaOp, dtype: DType, side: str = "output_", 
 def _recoded(
     call: OpCall, value: XlaOp, source: tuple[XlaOp, XlaOp], target: tuple[XlaOp, XlaOp], dtype: DType
 ) -> XlaOp:  # fmt: skip
-    """Converts quantized integers from the scale and zero point `source` to those in `target`."""
+    """Converts quantized integers to the type `dtype`, from the (scale, zero point) pair `source` to the pair
+    `target`.
+    """
     factor = source[0] / target[0]
     places = ops.ConvertElementType(value, F32) * factor + (target[1] - source[1] * factor)
     return _integers(call, places, dtype)
@@ -269,8 +271,9 @@ def _uniform_clip(call: OpCall, x: XlaOp, low: XlaOp, high: XlaOp, *code: XlaOp)
 
 
 def _centred(call: OpCall, x: XlaOp, y: XlaOp, codes: Sequence[XlaOp], feature: int) -> list[XlaOp]:
-    """The integers of both operands minus their zero points. The left operand has one zero point; the right
-    one has one, or one for each index of its dimension `feature`.
+    """The integers of both operands minus their zero points. `codes` begins with the scale and the zero point
+    of `x`, then those of `y`. `x` has one zero point; `y` has one, or one for each index of its dimension
+    `feature`.
     """
     axis = call["rhs_quantization_axis"]
     if axis not in (-1, feature) or call["lhs_quantization_axis"] != -1:
@@ -280,8 +283,9 @@ def _centred(call: OpCall, x: XlaOp, y: XlaOp, codes: Sequence[XlaOp], feature: 
 
 
 def _requantized(call: OpCall, total: XlaOp, codes: Sequence[XlaOp], feature: int) -> XlaOp:
-    """Converts sums of products of quantized integers to the scale of the result. The right operand may have
-    a scale for each feature of the result.
+    """Converts `total`, sums of products of quantized integers, to the scale of the result. `codes` are the
+    scale and the zero point of lhs, of rhs and of the result. The scale of rhs may have a number for each
+    index of dimension `feature` of the result.
     """
     right = _along(call, codes[2], total.dims, feature if call["rhs_quantization_axis"] >= 0 else -1)
     scale, zero = _code(call, total.dims, codes[4:], "output_")

@@ -153,8 +153,8 @@ def _truncated_numbers(source: RandomSource, dtype: DType, dims: Sequence[int]) 
 
 
 def truncated(units: XlaOp, *given: XlaOp) -> XlaOp:
-    """Numbers of a truncated normal distribution, by the inverse of its distribution function. Mean,
-    deviation and limits default to 0, 1, -2 and 2.
+    """Numbers of a truncated normal distribution, made of the uniform numbers `units` by the inverse of the
+    distribution function. `given` has mean, deviation, and lower and upper limit, by default 0, 1, -2 and 2.
     """
     usual = (units.builder.constant(units.dtype.numpy.type(number)) for number in (0, 1, -2, 2))
     mean, deviation, low, high = given or usual
@@ -205,8 +205,8 @@ def _name(call: OpCall) -> str:
 
 
 def _draw(call: OpCall, source: RandomSource, dims: Sequence[int], limits: Sequence[XlaOp]) -> XlaOp:
-    """Random numbers; bf16 ones are f32 numbers with the low bits cut off, so that they stay below the
-    limit.
+    """Random numbers of the node's distribution. Numbers in bf16 are f32 numbers with the low bits cut off,
+    since rounding could reach the upper limit, which is exclusive.
     """
     draw, dtype = _FLOATS.get(_name(call)), call.dtype("dtype")
     if draw is None:

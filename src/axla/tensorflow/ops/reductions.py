@@ -207,8 +207,8 @@ def _bound(call: OpCall, rows: XlaOp, values: XlaOp) -> XlaOp:
 
 @lowering("InTopK", "InTopKV2")
 def _in_top_k(call: OpCall, rows: XlaOp, targets: XlaOp, *given: XlaOp) -> XlaOp:
-    """For each row, whether fewer than k elements are larger than the target element; false if an element of
-    the row is not finite.
+    """For each row, whether fewer than k elements are larger than the element whose index `targets` has for
+    the row; false if an element of the row is not finite.
     """
     if len(rows.dims) != 2 or targets.dims != rows.dims[:1]:
         call.fail(f"predictions of shape {list(rows.dims)} do not fit targets of {list(targets.dims)}")

@@ -41,8 +41,8 @@ def _unit(call: OpCall, dtype: DType, dims: tuple[int, ...], least: float = 0) -
 
 @lowering("TruncatedNormal", "ParameterizedTruncatedNormal")
 def _truncated(call: OpCall, shape: XlaOp, *given: XlaOp) -> XlaOp:
-    """Truncated normal numbers. The parameters are scalars, or vectors with a number for each index of the
-    first dimension of the result.
+    """Truncated normal numbers. `given` has mean, deviation and limits if they are operands: scalars, or
+    vectors with a number for each index of the first dimension of the result.
     """
     dims, dtype = shape_operand(call, shape), call.dtype("dtype")
     wide = dtype if dtype is F64 else F32

@@ -41,7 +41,9 @@ def _start(dtype: DType, kind: str) -> float:
 
 
 def _combined(call: OpCall, data: XlaOp, ids: XlaOp, count: int, kind: str) -> XlaOp:
-    """Combines the rows of each segment. Rows whose segment number is out of range are ignored."""
+    """Combines the rows of each of `count` segments by `kind`: Add, Mul, Max or Min. Rows whose segment
+    number is out of range are ignored.
+    """
     rank = len(ids.dims)
     if data.dims[:rank] != ids.dims:
         call.fail(f"segment_ids of shape {list(ids.dims)} do not fit data of shape {list(data.dims)}")

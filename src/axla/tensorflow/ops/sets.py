@@ -149,8 +149,8 @@ def _keys(rows: XlaOp) -> list[XlaOp]:
 
 
 def _groups(call: OpCall, keys: Sequence[XlaOp]) -> tuple[XlaOp, XlaOp]:
-    """The positions of elements in the order of their keys, and for each the number of its group of equal
-    elements.
+    """The positions of elements in the order of their keys; and, in this order, the number of each element's
+    group of equal elements. Each of `keys` has a number for each element.
     """
     if not keys:
         call.fail("slices along the axis have no elements")
@@ -168,7 +168,9 @@ def _groups(call: OpCall, keys: Sequence[XlaOp]) -> tuple[XlaOp, XlaOp]:
 
 
 def _before(call: OpCall, values: Sequence[XlaOp]) -> object:
-    """A comparator that orders by the first key that differs."""
+    """The comparator for sorting `values` by the first of them that differs. The last one has positions and
+    is not compared.
+    """
     sub = call.builder.sub_builder("comparator")
     shapes = [Shape(value.dtype) for value in values for _ in range(2)]
     given = [sub.parameter(number, shape, f"p{number}") for number, shape in enumerate(shapes)]

@@ -45,7 +45,9 @@ class DimensionSlice:
 
 
 def numbers(call: OpCall, value: XlaOp, what: str) -> list[Number]:
-    """The elements of a vector, as ints if they are constant, else as s64 scalars."""
+    """The elements of a vector, which messages name `what`, as ints if they are constant, else as s64
+    scalars.
+    """
     of_rank(call, value, 1, what)
     known = call.scope.known(value)
     if known is not None:
@@ -103,8 +105,8 @@ def _entries(call: OpCall, count: int, rank: int) -> list[tuple[int | None, bool
 def parts(
     call: OpCall, dims: Sequence[Number], bounds: Sequence[int], begin: XlaOp, end: XlaOp, strides: XlaOp
 ) -> tuple[list[DimensionSlice], list[int | None]]:
-    """The slice of each dimension, and the dimensions of the result: the number of the operand's dimension,
-    None for a new one.
+    """The slice of each dimension of an array, and for each dimension of the result the number of the array's
+    dimension, None for a new one. `dims` are the array's sizes, `bounds` their upper limits.
     """
     steps = call.integers(strides, "strides")
     if not begin.dims == end.dims == strides.dims:
@@ -209,7 +211,9 @@ def _slice(call: OpCall, value: XlaOp, begin: XlaOp, size: XlaOp) -> XlaOp:
 
 
 def _from(call: OpCall, start: Number, count: Number, size: Number, bound: int) -> DimensionSlice:
-    """A slice of `count` elements from `start` on; -1 means all remaining elements."""
+    """A slice of `count` elements from `start` on, -1 for all remaining ones. The dimension has `size`
+    elements, at most `bound`.
+    """
     rest = size - start
     if isinstance(count, int):
         number = rest if count == -1 else count

@@ -29,7 +29,9 @@ SpaceToDepth DepthToSpace: input:T block_size=int>=2 data_format=vectors?NHWC ->
 
 
 def edges(call: OpCall, value: XlaOp, count: int, what: str = "paddings") -> list[tuple[int, int]]:
-    """For each of `count` dimensions, the padding before and after it, from a constant operand."""
+    """For each of `count` dimensions, the padding before and after it, from a constant operand, which
+    messages name `what`.
+    """
     found = call.constant(value, what)
     if found.shape != (count, 2) or (found < 0).any():
         call.fail(f"{what} is {found.tolist()}, wanted two numbers from 0 on for each of {count} dimensions")

@@ -91,7 +91,9 @@ def _proximal_adagrad(call: OpCall, o: Any) -> Sequence[XlaOp]:
 
 
 def _proximal(o: Any, rate: XlaOp, gradient: XlaOp) -> XlaOp:
-    """A descent step, then the shrinkage of L1 and L2 regularization."""
+    """A descent step, then the shrinkage of L1 and L2 regularization; `o` has the operands of the node by
+    name.
+    """
     return _shrunk(o.var - gradient * rate, o.l1 * rate) / (1 + o.l2 * rate)
 
 
@@ -181,7 +183,7 @@ def _centered_rms_prop(call: OpCall, o: Any) -> Sequence[XlaOp]:
 
 @_step("Ftrl", "FtrlV2")
 def _ftrl(call: OpCall, o: Any) -> Sequence[XlaOp]:
-    """A step of the "follow the regularized leader" optimizer."""
+    """A step of the "follow the regularized leader" optimizer; `o` has the operands of the node by name."""
     is_first = call.node.op == "ResourceApplyFtrl"
     gradient = o.grad if is_first else o.grad + 2 * o.l2_shrinkage * o.var
     accum = o.accum + o.grad * o.grad

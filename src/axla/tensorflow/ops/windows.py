@@ -48,14 +48,18 @@ def format_of(name: str, rank: int) -> ImageFormat:
 
 
 def numbers_of(call: OpCall, numbers: Sequence[int], rank: int, what: str) -> tuple[int, ...]:
-    """Returns `numbers` as a tuple; VerifyError unless it has one positive number for each dimension."""
+    """Returns `numbers` as a tuple. Raises VerifyError unless it has one positive number for each of `rank`
+    dimensions; `what` names the numbers in the message.
+    """
     if len(numbers) != rank or any(number < 1 for number in numbers):
         call.fail(f"{what} are {list(numbers)}, wanted {rank} positive numbers")
     return tuple(numbers)
 
 
 def only_spatial(numbers: Sequence[int], form: ImageFormat, what: str) -> None:
-    """Raises UnsupportedError for numbers other than 1 in dimensions that are not spatial."""
+    """Raises UnsupportedError for numbers other than 1 in dimensions that are not spatial; `what` names the
+    numbers in the message.
+    """
     if any(number != 1 for d, number in enumerate(numbers) if d not in form.spatial):
         raise UnsupportedError(f"{what} are {list(numbers)}, wanted 1 for batch and features")
 
