@@ -74,7 +74,9 @@ for _counterpart in COUNTERPARTS.values():
 
 
 def said(inst: Instruction, op: Op, opcode: str = "") -> dict[str, Any]:
-    """The attributes of the operation for an op, according to the record of the op or of another opcode."""
+    """The attributes of the operation that an op becomes, according to the record for the op's opcode, or for
+    `opcode` if that is given.
+    """
     return _ATTRIBUTES[opcode or op.opcode][1](inst, op)
 
 

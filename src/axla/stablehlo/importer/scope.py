@@ -339,7 +339,9 @@ def position_of(operation: mlir.Operation) -> str:
 
 
 def placed(error: AxlaError, operation: mlir.Operation) -> AxlaError:
-    """The error with the name and position of the operation, unless those of an inner operation are there."""
+    """An error with the name and position of the operation in its message. An error that has the position of
+    an inner operation already is returned as it is.
+    """
     if error.placed:
         return error
     kind = VerifyError if isinstance(error, ShapeError) else type(error)

@@ -82,9 +82,9 @@ class ClusterDecision:
 
 @dataclass(slots=True, eq=False)
 class RunPart:
-    """The graph for some feeds, fetches and targets, and their names in it (empty for a feed that is not
-    needed). `graph` has only the nodes and functions not added before; `decisions` has the decision for each
-    node.
+    """The graph for some feeds, fetches and targets, and the names that these have in the graph (empty for a
+    feed that is not needed). `graph` has only the nodes and functions not added before; `decisions` has the
+    decision for each node.
     """
 
     graph: Proto
@@ -97,7 +97,9 @@ class RunPart:
 
 @dataclass(slots=True, eq=False)
 class _Unit:
-    """A node that may be written: a node of the graph, or the node that runs a cluster."""
+    """A candidate for a node of the rewritten graph: a node of the original graph, or the node that runs a
+    cluster.
+    """
 
     proto: Proto
     inputs: Sequence[Output]
