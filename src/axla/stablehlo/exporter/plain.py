@@ -60,8 +60,8 @@ def _getter(name: str, inner: str) -> Callable[[Any], Any]:
 
 
 def _require_said(name: str, value: Any, names: Sequence[str]) -> None:
-    """Raises UnsupportedError if a structure has a value that is not its default in a field other than
-    `names`.
+    """Raises UnsupportedError unless each field of the structure `value`, except the fields in `names`, has
+    its default. `name` is the field of the op that has the structure.
     """
     others = {f.name: f.default for f in fields(value) if f.name not in names and f.default is not MISSING}
     if replace(value, **others) != value:

@@ -193,7 +193,9 @@ class ImportScope:
         return inst if not like.dims else self.add(Broadcast(like, ()), (inst,))
 
     def converted(self, operand: Instruction, dtype: DType) -> Instruction:
-        """Converts an operand to a wider element type, unless it has that type."""
+        """Converts an operand to the element type `dtype`, a wider one; an operand of this type is returned
+        as it is.
+        """
         shape = array(operand.shape)
         return operand if shape.dtype is dtype else self.add(Convert(shape.with_dtype(dtype)), (operand,))
 

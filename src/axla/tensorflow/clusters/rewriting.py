@@ -290,7 +290,9 @@ class Rewriter:
         return units
 
     def _named(self, units: dict[str, _Unit], graph: Graph, found: _Formed) -> list[_Unit]:
-        """Names the nodes that are needed, and drops the others. Nodes not added before are new."""
+        """Names the nodes in `units` that results need, and removes the others. A node that was added before,
+        with the same inputs, keeps its name. Returns the nodes that must be added.
+        """
         before: dict[str, list[str]] = {}
         left = [found.unit(name) for name in (*(output.node for output in graph.results), *graph.controls)]
         while left:

@@ -89,7 +89,7 @@ def _reserve(call: OpCall, shape: XlaOp, count: XlaOp) -> TensorList:
 
 
 def reserved(call: OpCall, count: int, element: Shape | None) -> TensorList:
-    """A list of `count` zeros of the shape `element`, None if it is not known yet."""
+    """A list of `count` zeros of the shape `element`; None if the shape is not known yet."""
     if count < 0:
         call.fail(f"a list cannot have {count} elements")
     return empty(call.builder, ListType(count, element, count, False))
