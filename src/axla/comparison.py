@@ -396,8 +396,8 @@ def agreement(
     shape: Shape, found: np.ndarray, wanted: np.ndarray, tolerance: Tolerance = DEFAULT_TOLERANCE,
     share: float = 1.0,
 ) -> tuple[np.ndarray, float]:  # fmt: skip
-    """Returns a mask of the elements that agree within `share` of the tolerance, and the largest absolute
-    difference of finite elements.
+    """Returns a mask of the elements in which `found` and `wanted`, arrays of a shape, agree within `share`
+    of the tolerance, and the largest absolute difference of finite elements.
     """
     dtype = shape.dtype
     with np.errstate(all="ignore"):
@@ -439,8 +439,9 @@ def unstable(
 def _close(
     found: np.ndarray, wanted: np.ndarray, tolerance: tuple[float, float], signed_zeros: bool
 ) -> tuple[np.ndarray, float]:
-    """Returns a mask of the elements that agree within the (relative, absolute) tolerance, and the largest
-    absolute difference of finite elements.
+    """Returns a mask of the elements in which `found` and `wanted` agree within the (relative, absolute)
+    tolerance, and the largest absolute difference of finite elements. If `signed_zeros`, -0.0 differs from
+    0.0.
     """
     relative, absolute = tolerance
     finite = np.isfinite(wanted)

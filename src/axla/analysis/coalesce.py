@@ -21,8 +21,8 @@ from axla.target.machine import ALIGNMENT
 
 
 class PlaceOf:
-    """A range of memory that several values share: its values, sorted by start, and the constraints on the
-    memory.
+    """A range of memory that several values share: its values, sorted by the first tick at which they live,
+    and the constraints on the memory.
     """
 
     __slots__ = (
@@ -193,7 +193,7 @@ def leaf_number(shape: AnyShape, index: tuple[int, ...], what: str) -> int:
 
 def try_join(a: PlaceOf, b: PlaceOf) -> bool:
     """Merges two memory ranges if no two of their values are live together and their constraints agree.
-    Returns whether they are one now.
+    Returns whether the two are one range now.
     """
     if a is b:
         return True

@@ -102,7 +102,7 @@ class Dataflow:
 
 
 def find(value: LiveArray) -> LiveArray:
-    """The original of a value that loops pass on unchanged."""
+    """The value before all loops that pass `value` on unchanged; `value` itself if there is no such loop."""
     while value.same_as is not None:
         if value.same_as.same_as is not None:
             value.same_as = value.same_as.same_as
@@ -325,8 +325,8 @@ class _Walk:
         flow.leaves[inst] = tuple(results)
 
     def placeholders(self, inst: Instruction, leaves: Sequence[LiveArray | None]) -> list[LiveArray | None]:
-        """Creates the values of copies that may become necessary: one for each leaf, None for None. A value
-        is not in the list of values until `adopt` adds it.
+        """Creates the values of copies that may become necessary: one for each value in `leaves`, the leaves
+        of `inst`, and None for each None. A new value is not in the list of values until `adopt` adds it.
         """
         return [v and LiveArray(-1, inst, n, v.shape, self.tick, self.limits) for n, v in enumerate(leaves)]
 

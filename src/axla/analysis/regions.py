@@ -47,9 +47,9 @@ def is_tiny_store(inst: Instruction, limits: Limits) -> bool:
 
 
 def crowded(order: Iterable[Instruction], limits: Limits) -> set[Instruction]:
-    """The elementwise instructions that a kernel should compute although they are tiny. Each has several
-    elements, and the connected instructions of the same size take more code than a kernel and its call.
-    `order` has operands before their users.
+    """Elementwise instructions that a kernel should compute although they are tiny. Each has several
+    elements; together with the connected instructions of the same size, it takes more code than a kernel and
+    its call. `order` has operands before their users.
     """
     group: dict[Instruction, list[Instruction]] = {}
     for inst in order:
@@ -89,8 +89,8 @@ def too_long(order: Iterable[Instruction], elsewhere: set[Instruction], limits: 
 
 
 def machine_loops(computations: Sequence[Computation], limits: Limits) -> set[Computation]:
-    """The computations among `computations` (callees first) that are conditions or bodies of loops that run
-    in registers, or called by such computations.
+    """The conditions and bodies of loops that run in registers, and the computations that they call.
+    `computations` has the computations that are examined, callees first.
     """
     found: set[Computation] = set()
     for computation in reversed(computations):

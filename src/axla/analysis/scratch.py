@@ -12,8 +12,8 @@ SPAN = 512
 
 
 class Scratch:
-    """Gives scratch memory to instructions. `total` is the size in bytes of a workspace that contains all of
-    it.
+    """Gives scratch memory to instructions. `total` is the size in bytes that the workspace needs to contain
+    all scratch memory.
     """
 
     def __init__(self, buffers: Buffers):

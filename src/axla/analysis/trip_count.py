@@ -137,8 +137,8 @@ def _is_index(inst: Instruction) -> bool:
 
 
 def _carry(inst: Instruction) -> int | None:
-    """The number of the carried element that a value is, -1 if the loop carries a single array; None if the
-    value is not a carried element.
+    """The number of the loop's element that `inst` reads, or -1 if the loop carries a single array; None if
+    the instruction does not read a carried element.
     """
     if isinstance(inst.op, hlo.Parameter) and isinstance(inst.shape, Shape):
         return -1

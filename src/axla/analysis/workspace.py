@@ -23,7 +23,9 @@ class Interval:
 
 
 def pack(intervals: Sequence[Interval]) -> tuple[list[int], int]:
-    """A byte offset for each interval, and the total number of bytes."""
+    """Returns a byte offset for each interval, and the total number of bytes. Intervals that overlap in time
+    get separate bytes.
+    """
     best = _by_time(intervals)
     if len(intervals) <= BY_SIZE_LIMIT and best[1] > _peak(intervals):
         other = _by_size(intervals)

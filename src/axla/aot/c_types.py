@@ -31,7 +31,7 @@ def cpp_type(dtype: DType) -> str:
 
 
 def is_bits(dtype: DType) -> bool:
-    """Whether the C type of the element is a struct with its bits only, which has no numeric value."""
+    """Whether the C type of an element is a struct that has only the element's bits, and no numeric value."""
     return dtype.is_float and dtype.itemsize == 1
 
 

@@ -52,8 +52,8 @@ def compile(program: Any, args: Any = None, *, out: str | os.PathLike[str], **op
 def write_package(
     folder: Path, library: CompiledLibrary, found: Sequence[Example], chosen: Options = DEFAULT
 ) -> Package:
-    """Writes the files of a library to a folder. The self-test has recorded calls with the arguments of the
-    examples `found`.
+    """Writes the files of a library to a folder; returns the package. The self-test in it has recorded calls
+    with the arguments of the examples `found`.
     """
     self_test = chosen.self_test and all(map(registered, library.externals))
     recordings = record(library, tuple(example.inputs for example in found)) if self_test else ()
@@ -103,6 +103,6 @@ def _with_options(example: Example, names: NameLists, variables: Sequence[str]) 
 
 
 def written(library: CompiledLibrary, recordings: Sequence[Recording] = ()) -> dict[str, str | bytes]:
-    """All files of a library: {name: contents}."""
+    """All files of a library: {name: contents}. `recordings` are for the self-test, one per function."""
     parts = [writer.write(library) for writer in WRITERS]
     return merged(objects(library), *parts, programs.write(library, recordings))

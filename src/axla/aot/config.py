@@ -62,7 +62,7 @@ class ConfigEntry:
         return f"config: {self.kind} {self.node!r}" + (f" output {self.output}" if self.output else "")
 
     def check(self, shape: Shape) -> None:
-        """Raises InvalidArgument unless shape and type are the declared ones."""
+        """Raises InvalidArgument unless the sizes and the element type of `shape` are the declared ones."""
         if self.dims is not None and self.dims != shape.dims:
             found, wanted = list(shape.dims), list(self.dims)
             raise InvalidArgument(f"{self}: the config says shape {wanted}, the program has {found}")
@@ -129,7 +129,9 @@ def _entries(kind: str, messages: Iterable[dict[str, Any]]) -> tuple[ConfigEntry
 
 
 def configured(example: Example, config: Config) -> Example:
-    """The part of a program between the feeds and fetches of `config`, with their names."""
+    """The part of a program between the feeds and fetches of `config`, with the names that `config` has for
+    them.
+    """
     source = example.source
     module = graph_ends.flattened(source.module)
     return between(example, module, Ends(module, source.arguments, source.results), config)

@@ -31,7 +31,9 @@ def emit_with_constants(
 
 
 def _grown(image: bytes, mark: bytes, constants: bytes) -> bytes:
-    """An ELF object in which the section that begins with the mark, and its symbol, contain the constants."""
+    """The ELF object `image`, changed so that the section that begins with `mark`, and the symbol of this
+    section, contain the constants.
+    """
     elf = Elf(image)
     at = image.find(mark)
     found = [k for k, section in enumerate(elf.sections) if section.offset == at and section.size == SPACE]

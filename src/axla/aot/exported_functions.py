@@ -116,8 +116,8 @@ def mark_of(symbol: str, size: int) -> bytes:
 
 
 def add_constants(module: LlvmModule, symbol: str, size: int, weights: Weights, form: ObjectForm) -> None:
-    """Adds the constants segment as a global: space for it, beginning with a mark, or a declaration of an
-    external symbol.
+    """Adds the constants segment as a global: space for it, beginning with a mark, or, if constants are in
+    another object (Weights.SEPARATE), a declaration of an external symbol.
 
     Constants are never in LLVM text; they are written into the finished object. `externally_initialized`
     keeps LLVM from relying on the zeros.
@@ -130,7 +130,9 @@ def add_constants(module: LlvmModule, symbol: str, size: int, weights: Weights, 
 
 
 def constants_module(symbol: str, size: int, form: ObjectForm) -> str:
-    """The LLVM module of an object that contains only the constants."""
+    """The text of the LLVM module of an object that contains only constants: space for `size` bytes at the
+    symbol `symbol`.
+    """
     return _space(symbol, _own(form), size, form) + "\n"
 
 

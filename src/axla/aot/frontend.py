@@ -175,7 +175,9 @@ def _of_jax(program: Any, args: Sequence[Any] | None, options: Options) -> Modul
 
 
 def _sized(module: Module, args: Sequence[Any] | None, options: Options) -> Module:
-    """The module with all sizes known. InvalidArgument names the arguments with open sizes."""
+    """The module with all sizes known: open sizes are taken from the options or from `args`. InvalidArgument
+    names the arguments whose sizes stay open.
+    """
     from axla.stablehlo.modules import DynamicModule
 
     if not isinstance(module, DynamicModule):

@@ -43,8 +43,8 @@ def flattened(module: Module) -> Module:
 
 
 def _apart(entry: Computation, parameter: Instruction, number: int) -> list[Instruction]:
-    """Adds a parameter for each leaf of `parameter`, numbered from `number` on, and rebuilds its value from
-    them for its users. Returns the new parameters.
+    """Adds a parameter for each leaf of `parameter`, numbered from `number` on, and rebuilds the value of
+    `parameter` from the new parameters for its users. Returns the new parameters.
     """
     users = list(parameter.users)
     alone = not isinstance(parameter.shape, TupleShape)

@@ -41,7 +41,8 @@ from axla.program.program import Program
 from axla.target.machine import CpuTarget
 
 ADDRESSABLE = 1 << 31
-"""A program for 32-bit addresses is refused if a buffer, all constants or the workspace have this many bytes.
+"""A program for 32-bit addresses is refused if a buffer, all constants or the workspace have at least this
+number of bytes.
 """
 
 KERNEL_LEVEL = 2
@@ -68,7 +69,7 @@ class ObjectCode:
 
     @property
     def interface(self) -> Interface:
-        """The interface of the only program."""
+        """The interface of the program, if the object has a single one."""
         [interface] = self.interfaces
         return interface
 
@@ -108,8 +109,8 @@ def object_of(
     programs: Mapping[str, Program], constants: bytes, target: CpuTarget, *, prefix: str = "program",
     weights: Weights = Weights.OBJECT, tensors: tuple[Tensor, ...] = (),
 ) -> ObjectCode:  # fmt: skip
-    """The object of programs for a target, by symbol, and of their common constants segment. Raises the same
-    errors as `compile_object`.
+    """The object for a target of programs, given by symbol, and of their common constants segment
+    `constants`. Raises the same errors as `compile_object`.
     """
     code = llvm_module(target)
     add_frame(code)
@@ -176,8 +177,8 @@ def _tensors(constants: Mapping[Literal, int], names: Mapping[Literal, str]) -> 
 
 
 def _program(module: Module, target: CpuTarget, pool: dict[Literal, int], allow_libgcc: bool) -> Program:
-    """The program of a module, which is changed. Raises UnsupportedError if it cannot be part of an object
-    file.
+    """The program of a module, which is changed. `pool` receives the offsets of its constants in the common
+    segment. Raises UnsupportedError if the program cannot be part of an object file.
     """
     refuse_dynamic(module)
     double = None if allow_libgcc or target.has_double else double_arithmetic(module)

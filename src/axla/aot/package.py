@@ -79,7 +79,9 @@ def neighbours(folder: Path, prefix: str, written: Sequence[str]) -> list[str]:
 
 
 def merged(*parts: Mapping[str, str | bytes]) -> Files:
-    """The files of several writers; no file may come from two."""
+    """The files of several writers together. InternalError if two writers return different contents of a
+    file.
+    """
     found: Files = {}
     for part in parts:
         for name, contents in part.items():
@@ -159,8 +161,8 @@ def _make_parents(folder: Path) -> list[Path]:
 
 
 def _move_into(folder: Path, fresh: Path, names: list[str]) -> None:
-    """Renames new files over old ones, and removes old ones without a new version; restores the old ones if
-    that fails.
+    """Renames the files `names` of the folder `fresh` to files of the same names in `folder`, over old ones.
+    An old file without a new version is removed. If that fails, restores the old files.
     """
     for name in names:
         if (folder / name).is_dir():

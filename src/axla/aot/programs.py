@@ -72,8 +72,8 @@ def _memory(function: LibraryFunction) -> int:
 
 
 def _head(template: str, library: CompiledLibrary) -> list[str]:
-    """The beginning of the test and the benchmark: includes, weights, and the memory that functions use in
-    turn.
+    """The beginning of the test or the benchmark: the text `template`, the weights, and the memory that the
+    functions use in turn.
     """
     total = max(map(_memory, library.functions))
     start = fill("aot/arena_static.c")
@@ -88,7 +88,9 @@ def _weights(library: CompiledLibrary) -> list[str]:
 
 
 def _arrays(function: LibraryFunction, *kinds: str) -> Iterator[tuple[LibraryValue, str, str]]:
-    """Arguments ("arg") and results ("result"), with the C variable and the macro prefix of each."""
+    """Yields the arguments ("arg") and results ("result") that `kinds` names, each with its C variable and
+    the prefix of its macros.
+    """
     for kind in kinds:
         for value in function.arguments if kind == "arg" else function.results:
             yield value, f"{kind}_{value.name}", f"{function.symbol}_{kind.upper()}_{value.name}"
@@ -217,7 +219,9 @@ def _print(function: LibraryFunction, value: LibraryValue, name: str) -> list[st
 def _main(
     library: CompiledLibrary, calls: Sequence[str], *, begin: Sequence[str] = (), argv: bool = False
 ) -> str:
-    """The text of the function main: it loads files and makes the calls; its status is 0 if all succeeded."""
+    """The text of the function main: it loads files, executes the statements `begin` and makes the calls; its
+    status is 0 if all succeeded. `argv` is whether it has the arguments of the command line.
+    """
     lines = ["int main(int argc, char **argv) {" if argv else "int main(void) {", "  int bad = 0;"]
     if library.takes_weights:
         lines.append("  if (!load_weights()) return 2;")
@@ -322,7 +326,9 @@ def _scale(array: np.ndarray) -> float:
 
 
 def _float_table(dtype: DType, letter: str) -> str:
-    """A C table of the values of an 8-bit float type, by its byte, as f32 bits."""
+    """A C table `values_LETTER` of all values of an 8-bit float type, as the bits of f32. Its index is the
+    byte of the value.
+    """
     every = np.arange(1 << dtype.bits, dtype=np.uint8).view(dtype.numpy).astype(np.float32).view(np.uint32)
     rows = [every[k : k + 8] for k in range(0, len(every), 8)]
     lines = [", ".join(f"0x{word:08X}u" for word in row) + "," for row in rows]

@@ -18,7 +18,9 @@ from axla.tensorflow.reading import Saved, read
 
 
 def graph(file: Path, debug_info: Path | None = None) -> Saved:
-    """The graph in a file. With a GraphDebugInfo, errors say where nodes were created."""
+    """The graph in a file. With `debug_info`, a file that has a GraphDebugInfo, errors say where nodes were
+    created.
+    """
     saved = read(file)
     if debug_info:
         saved.graph["debug_info"] = message_of(debug_info, "GraphDebugInfo")

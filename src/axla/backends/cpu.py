@@ -101,7 +101,7 @@ class CpuBackend(Backend):
         self, modules: Sequence[Module], rows: Sequence[Sequence[Any]], deadline: float | None = None
     ) -> list[list[Array]]:  # fmt: skip
         """Compiles the modules and runs them at the same time, each as one participant with its own row of
-        arguments.
+        arguments. Returns the results of each; `deadline` limits the runs, in seconds.
         """
         return Programs([[module] for module in modules], self.compiled).run(rows, deadline)
 

@@ -75,8 +75,8 @@ class Client(Devices):
         return load(data, self)
 
     def device_put(self, array: Any, device: Device | int | None = None) -> Array:
-        """Copies an array-like to a device, given itself or by its id; by default to the first device of this
-        process. InvalidArgument for a device of another process.
+        """Copies an array-like to a device, which is a Device or its id; by default to the first device of
+        this process. InvalidArgument for a device of another process.
         """
         given = self.local_devices[0] if device is None else device
         place = given if isinstance(given, Device) else self.device(given)
@@ -167,7 +167,7 @@ class Backend:
         self, modules: Sequence[Module], rows: Sequence[Sequence[Any]], deadline: float | None = None
     ) -> list[list[Array]]:  # fmt: skip
         """Runs verified modules at the same time, each as one replica with its own row of arguments; returns
-        the results of each.
+        the results of each. `deadline` limits the runs, in seconds.
         """
         raise UnsupportedError(f"{self.name}: this backend cannot run several programs together")
 

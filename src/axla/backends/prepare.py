@@ -18,7 +18,8 @@ from axla.passes.expand.markers import marker_removal
 
 def sized(module: Module, options: CompileOptions) -> Module:
     """Returns the module, or a copy if the options change it: with known sizes, and the numbers of
-    participants in the options. InvalidArgument for other objects, VerifyError for an inconsistent graph.
+    participants in the options. InvalidArgument for an object that is not a Module, VerifyError for an
+    inconsistent graph.
     """
     if not isinstance(module, Module):
         raise InvalidArgument(

@@ -58,6 +58,7 @@ def ApproxTopKReductionOutputSize(
     """Returns (size, log2 of the window size): the number of elements that ApproxTopK returns along the
     reduced dimension, and the logarithm to base 2 of the number of elements in each window from which it
     keeps the best one. The logarithm is -1 if `aggregate_to_topk`; the size is then `top_k`.
+    `input_size_override` replaces `input_size` in the computation, unless it is -1.
 
     With M windows, an element of the best k is alone in its window with probability ((M - 1) / M)^(k - 1),
     about exp((1 - k) / M): that is the expected recall.

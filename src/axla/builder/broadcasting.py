@@ -1,8 +1,8 @@
 """Implicit broadcasting: gives operands of different sizes equal sizes before an elementwise op.
 
-Scalars are broadcast to every shape. Arrays of different rank need `broadcast_dimensions`, which gives for
-each dimension of the lower-rank operand its dimension in the other one; then dimensions of size 1 are
-repeated. Nothing else is implicit.
+Scalars are broadcast to every shape. Arrays of different rank need `broadcast_dimensions`, which has, for
+each dimension of the operand with the lower rank, its dimension in the other operand; then dimensions of size
+1 are repeated. Nothing else is implicit.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ def check_places(label: str, places: Sequence[int], source: Shape, target: str, 
 
 def _common(a: Shape, b: Shape, expansion: Sequence[int]) -> DynamicSizes:
     """The sizes of the result of an op on `a` and `b`: in each dimension the size that is not 1. `expansion`
-    has, for each dimension of the operand with the lower rank, its dimension in the other one.
+    has, for each dimension of the operand with the lower rank, its dimension in the other operand.
     """
     low, high = (a, b) if a.rank <= b.rank else (b, a)
     sizes = list(zip(high.dims, high.dynamic, strict=True))

@@ -80,9 +80,9 @@ def While(condition: object, body: object, init: object) -> XlaOp:
 
 
 def Conditional(selector: object, *rest: Any, **named: Any) -> XlaOp:
-    """Conditional(pred, true_operand, true_computation, false_operand, false_computation), or
-    Conditional(branch_index, branch_computations, branch_operands). A `branch_index` out of range selects the
-    last branch.
+    """Runs one of several computations on its operand, and returns its result. Called as Conditional(pred,
+    true_operand, true_computation, false_operand, false_computation), or as Conditional(branch_index,
+    branch_computations, branch_operands). A `branch_index` out of range selects the last branch.
     """
     by_index = ("branch_computations", "branch_operands")
     by_pred = ("true_operand", "true_computation", "false_operand", "false_computation")
@@ -112,7 +112,7 @@ def Map(
     static_operands: Sequence[object] = (),
 ) -> XlaOp:  # fmt: skip
     """Applies the computation to the operands element by element. A scalar in `static_operands` is passed to
-    every application.
+    every application. `dimensions` must be all dimensions in order, or empty.
     """
     values, statics = several("Map", builder, operands), several("Map", builder, static_operands)
     places = integers(dimensions, "Map: dimensions")
@@ -185,7 +185,7 @@ def _reduce_arguments(
 
 
 def ReduceAll(operand: object, init_value: object, computation: object) -> XlaOp:
-    """Combines all elements of the operand into a scalar with the computation."""
+    """Combines all elements of the operand, and `init_value`, into a scalar with the computation."""
     value, init = operands("ReduceAll", operand, init_value)
     rank = value.shape.rank if isinstance(value.shape, Shape) else 0
     return Reduce(value, init, computation, range(rank))
@@ -220,8 +220,8 @@ def key_comparator(builder: XlaBuilder, values: Sequence[XlaOp], relation: Any) 
 
 
 def TopK(input: object, k: int) -> XlaOp:
-    """Returns a tuple: the `k` largest elements of every row (along the last dimension) in descending order,
-    and their indices as s32.
+    """Returns a tuple: the `k` largest elements of every row of `input` (along the last dimension) in
+    descending order, and their indices in the row as s32.
     """
     (value,) = operands("TopK", input)
     builder, shape, k = value.builder, value.shape, integer(k, "TopK: k")
@@ -270,7 +270,9 @@ def DynamicReshape(
 
 
 def size_op(what: str, builder: XlaBuilder, size: object) -> XlaOp:
-    """Returns a dimension size as an op: an int becomes an s32 constant, an XlaOp stays as it is."""
+    """Returns a dimension size as an op: an int becomes an s32 constant, an XlaOp stays as it is. `what`
+    names the size in messages.
+    """
     return number(what, builder, size, S32) if type(size) is int else as_op(what, builder, size)
 
 
@@ -326,7 +328,9 @@ def CustomCallWithComputation(
     schedule: CustomCallSchedule = CustomCallSchedule.SCHEDULE_NONE,
     api_version: CustomCallApiVersion = CustomCallApiVersion.API_VERSION_ORIGINAL,
 ) -> XlaOp:  # fmt: skip
-    """As CustomCall, with a computation that the target can use."""
+    """As CustomCall, with a computation that the target can use. `output_operand_aliasing` and `literal` are
+    as in CustomCallWithAliasing.
+    """
     builder_in("CustomCallWithComputation", builder)
     _no_literal(literal)
     return _custom_call(

@@ -43,7 +43,9 @@ def operands(what: str, *values: object, builder: XlaBuilder | None = None) -> l
 
 
 def array(what: str, operand: object) -> tuple[XlaOp, Shape]:
-    """Converts an operand to an op and returns it with its shape. Raises ShapeError unless it is an array."""
+    """Converts an operand of the function `what` to an op and returns it with its shape. Raises ShapeError
+    unless it is an array.
+    """
     (value,) = operands(what, operand)
     if not isinstance(value.shape, Shape):
         value.builder.fail(what, (value,), f"{what}: the operand must be an array  [operand_array]")
@@ -51,8 +53,8 @@ def array(what: str, operand: object) -> tuple[XlaOp, Shape]:
 
 
 def several(what: str, builder: object, values: object) -> list[XlaOp]:
-    """Converts a sequence of operands to ops. A single NumPy array is refused: each of its rows would become
-    an operand.
+    """Converts a sequence of operands of the function `what` to ops. A single NumPy array is refused: each of
+    its rows would become an operand.
     """
     if isinstance(values, np.ndarray):
         refuse(what, values, "a sequence of operands")
@@ -66,7 +68,9 @@ def builder_in(what: str, builder: object) -> XlaBuilder:
 
 
 def as_op(what: str, builder: XlaBuilder, value: object) -> XlaOp:
-    """Returns an XlaOp unchanged, and makes a constant of a literal or NumPy value."""
+    """Returns an XlaOp unchanged, and makes a constant of a literal or NumPy value. `what` is the function's
+    name in messages.
+    """
     if isinstance(value, XlaOp):
         return value
     if type(value) in _PYTHON_NUMBERS:
@@ -81,8 +85,8 @@ def as_op(what: str, builder: XlaBuilder, value: object) -> XlaOp:
 
 
 def number(what: str, builder: XlaBuilder, value: Any, like: DType | None) -> XlaOp:
-    """Makes a scalar constant of a Python number. Raises InvalidArgument unless its element type `like` can
-    represent the number.
+    """Makes a scalar constant of a Python number, with the element type `like`. Raises InvalidArgument if
+    `like` is None, or cannot represent the number. `what` is the function's name in messages.
     """
     if like is None:
         raise InvalidArgument(f"{what}: the number {value!r} has no dtype, and no operand is an array")

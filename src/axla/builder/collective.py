@@ -35,7 +35,7 @@ def _groups(groups: Sequence[Any] | None) -> ReplicaGroups:
 
 
 def channel(handle: Any) -> int | None:
-    """The channel number of a ChannelHandle or int; None for None."""
+    """The channel number that `handle`, a ChannelHandle or int, stands for; None if `handle` is None."""
     if handle is None:
         return None
     return integer(handle.handle if isinstance(handle, ChannelHandle) else handle, "channel_id")
@@ -52,7 +52,7 @@ def _common(
 
 
 def _arrays(what: str, operand: XlaOp) -> list[XlaOp]:
-    """The arrays that a collective works on: the operand itself, or the elements of a tuple."""
+    """The arrays that the collective `what` works on: the operand itself, or the elements of a tuple."""
     (value,) = operands(what, operand)
     if not isinstance(value.shape, TupleShape):
         return [value]
@@ -93,7 +93,9 @@ def AllGather(
     operand: XlaOp, all_gather_dimension: int, shard_count: int, replica_groups: Sequence[Any] = (),
     channel_id: Any = None, shape_with_layout: object = None, use_global_device_ids: bool | None = None,
 ) -> XlaOp:  # fmt: skip
-    """Concatenates the operands of the `shard_count` participants of a replica group along the dimension."""
+    """Concatenates the operands of the `shard_count` participants of a replica group along dimension
+    `all_gather_dimension`.
+    """
     values = _arrays("AllGather", operand)
     common = _common("AllGather", replica_groups, channel_id, shape_with_layout, use_global_device_ids)
     what = "AllGather: all_gather_dimension, shard_count"
@@ -168,9 +170,9 @@ def AllToAll(
 
 
 def moved_parts(value: XlaOp, split: int, concat: int, count: int) -> XlaOp:
-    """Completes an all-to-all whose received slices lie along dimension `split`: concatenates these `count`
-    slices along dimension `concat` instead. The number of the sender becomes a dimension of its own, which is
-    moved in front of `concat` and merged with it.
+    """Completes an all-to-all whose `count` received slices lie along dimension `split` of `value`:
+    concatenates them along dimension `concat` instead. For this, the number of the sender becomes a dimension
+    of its own, which is moved in front of `concat` and merged with it.
     """
     dims = list(value.shape.dims)
     parts = [*dims[:split], count, dims[split] // count, *dims[split + 1 :]]

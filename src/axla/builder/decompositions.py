@@ -142,8 +142,8 @@ def SVD(a: object, max_iter: int = 100, epsilon: float = 1e-6) -> tuple[XlaOp, X
 
 
 def _matrices(what: str, a: object) -> tuple[XlaOp, DType]:
-    """Returns the operand converted to an element type that LAPACK supports, and its original element
-    type.
+    """Returns the operand `a` of the function `what`, converted to an element type that LAPACK supports, and
+    its original element type.
     """
     (value,) = operands(what, a)
     shape = value.shape
@@ -179,8 +179,9 @@ def _call(
     routine: str, given: Sequence[XlaOp], results: Sequence[tuple[DType, tuple[int, ...]]], over: int,
     **letters: str,
 ) -> list[XlaOp]:  # fmt: skip
-    """Calls a LAPACK routine on matrices in column-major layout, and returns its results. Result n overwrites
-    operand n for n < `over`. `results` has (element type, sizes); `letters` are options such as uplo="L".
+    """Calls a LAPACK routine on the operands `given`, matrices in column-major layout, and returns its
+    results. Result n overwrites operand n for n < `over`. `results` has (element type, sizes); `letters` are
+    options such as uplo="L".
     """
     value = given[0]
     rank = value.shape.rank
@@ -221,8 +222,8 @@ def _where(found: XlaOp, value: XlaOp) -> XlaOp:
 
 
 def _permutation(pivots: XlaOp, rows: int) -> XlaOp:
-    """Converts row swaps to a permutation: applies them one after another, in a loop, to the indices 0, 1,
-    2...
+    """Converts row swaps to a permutation of `rows` rows: swaps row i with row pivots[i], one after another,
+    in a loop, in the indices 0, 1, 2...
     """
     b = pivots.builder
     *batch, count = pivots.shape.dims

@@ -16,15 +16,18 @@ from axla.core.dtypes import PRED, DType
 from axla.core.shape import Shape
 
 LoopBody = Callable[[XlaOp, Sequence[XlaOp], Sequence[XlaOp]], tuple[XlaOp, Sequence[XlaOp]]]
-"""(number of the step from 1 on, constant values, state) -> (which elements continue, next state)."""
+"""A function (number of the step from 1 on, constant values, state) -> (which elements continue, next
+state).
+"""
 
 
 def iterated(
     what: str, step: LoopBody, active: XlaOp, fixed: Sequence[XlaOp], state: Sequence[XlaOp], most: int
 ) -> Sequence[XlaOp]:
     """Runs `step` on the elements marked in `active`, each until `step` reports its end, or for `most` steps.
-    Returns the final state. An element's state is frozen at its end, so its result does not depend on other
-    elements. `fixed` are values that stay constant; `what` names the computations.
+    Returns the final state. An element's state does not change after its end, so its result does not depend
+    on other elements. `fixed` are values that stay constant; `what` is a prefix for the names of the
+    computations.
     """
 
     def following(count: XlaOp, going: XlaOp, *values: XlaOp) -> Sequence[XlaOp]:

@@ -35,8 +35,8 @@ def TriangularSolve(
     a: object, b: object, left_side: bool, lower: bool, unit_diagonal: bool,
     transpose_a: TriangularSolveOptions_Transpose,
 ) -> XlaOp:  # fmt: skip
-    """Solves op(a) x = b for x, or x op(a) = b if not `left_side`. `a` is triangular, and `transpose_a`
-    selects op.
+    """Solves op(a) x = b for x, or x op(a) = b if not `left_side`. `a` is lower triangular if `lower`, else
+    upper triangular; its diagonal counts as ones if `unit_diagonal`. `transpose_a` selects op.
     """
     values = operands("TriangularSolve", a, b)
     what = "TriangularSolve: transpose_a"
@@ -52,8 +52,8 @@ def TriangularSolve(
 def BatchNormTraining(
     operand: object, scale: object, offset: object, epsilon: float, feature_index: int
 ) -> XlaOp:
-    """Normalizes the operand by its own mean and variance per feature. Returns a tuple (result, mean,
-    variance).
+    """Normalizes the operand by its own mean and variance per feature, multiplies by `scale`, and adds
+    `offset`. Returns a tuple (result, mean, variance).
     """
     return _batch_norm(hlo.BatchNormTraining, epsilon, feature_index, operand, scale, offset)
 
@@ -62,7 +62,9 @@ def BatchNormInference(
     operand: object, scale: object, offset: object, mean: object, variance: object, epsilon: float,
     feature_index: int,
 ) -> XlaOp:  # fmt: skip
-    """Normalizes the operand by a given mean and variance per feature."""
+    """Normalizes the operand by a given mean and variance per feature, multiplies by `scale`, and adds
+    `offset`.
+    """
     given = (operand, scale, offset, mean, variance)
     return _batch_norm(hlo.BatchNormInference, epsilon, feature_index, *given)
 

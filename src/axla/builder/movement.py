@@ -152,7 +152,9 @@ def Slice(
 
 
 def SliceInDim(operand: object, start_index: int, limit_index: int, stride: int, dimno: int) -> XlaOp:
-    """A slice along dimension `dimno`; other dimensions stay whole."""
+    """The elements from `start_index` up to, but not including, `limit_index` along dimension `dimno`, with a
+    stride; other dimensions stay whole.
+    """
     value, shape = array("SliceInDim", operand)
     dim = dimension(shape, dimno, "SliceInDim: dimno")
     starts, limits, steps = [0] * shape.rank, list(shape.dims), [1] * shape.rank
@@ -172,7 +174,9 @@ def DynamicSlice(operand: object, start_indices: Any, slice_sizes: Sequence[int]
 
 
 def DynamicSliceInDim(operand: object, start: object, size: int, dimno: int) -> XlaOp:
-    """A DynamicSlice along dimension `dimno`; other dimensions stay whole."""
+    """A DynamicSlice of `size` elements from `start` on along dimension `dimno`; other dimensions stay
+    whole.
+    """
     value, shape = array("DynamicSliceInDim", operand)
     dim = dimension(shape, dimno, "DynamicSliceInDim: dimno")
     sizes = list(shape.dims)
@@ -189,7 +193,7 @@ def DynamicUpdateSlice(operand: object, update: object, start_indices: Any) -> X
 
 def _start_indices(what: str, operand: XlaOp, indices: Any) -> list[XlaOp]:
     """Converts start indices to scalar ops. A vector is split into its elements; Python ints get the type of
-    the other indices, or s32 if all are ints.
+    the other indices, or s32 if all are ints. `what` is the function's name in messages.
     """
     builder = operand.builder
     if isinstance(indices, XlaOp):
@@ -216,7 +220,9 @@ def Pad(operand: object, padding_value: object, padding_config_: Any) -> XlaOp:
 
 
 def PadInDim(operand: object, padding_value: object, dimno: int, pad_lo: int, pad_hi: int) -> XlaOp:
-    """Pads dimension `dimno` with `pad_lo` elements before and `pad_hi` elements after its own."""
+    """Pads dimension `dimno` with `padding_value`: `pad_lo` elements before and `pad_hi` elements after the
+    operand's elements.
+    """
     value, shape = array("PadInDim", operand)
     dim = dimension(shape, dimno, "PadInDim: dimno")
     edges = [(pad_lo, pad_hi, 0) if d == dim else (0, 0, 0) for d in range(shape.rank)]
@@ -230,8 +236,9 @@ def ConcatInDim(builder: XlaBuilder, operands: Sequence[object], dimension: int)
 
 
 def Iota(builder: XlaBuilder, *arguments: Any, **named: Any) -> XlaOp:
-    """Iota(builder, shape, iota_dimension): every element is its index along `iota_dimension`. Iota(builder,
-    type, size): the vector 0, 1, 2... size - 1.
+    """Counts along a dimension. Called as Iota(builder, shape, iota_dimension), the result has `shape`, and
+    every element is its index along `iota_dimension`. Called as Iota(builder, type, size), the result is the
+    vector 0, 1, 2... size - 1.
     """
     given = [*arguments, *(named[k] for k in ("shape", "type", "iota_dimension", "size") if k in named)]
     if len(given) != 2 or len(arguments) + len(named) != 2:
@@ -297,8 +304,8 @@ def Index(operand: object, index: Any) -> XlaOp:
 
 
 def _expanded(entries: tuple, shape: Shape) -> list[Any]:
-    """Replaces `...` in index entries with the whole slices it stands for, and appends those that are missing
-    at the end.
+    """Replaces `...` in index entries with as many whole slices as dimensions lack an entry. Without `...`,
+    appends these slices at the end.
     """
     given = sum(1 for e in entries if e is not None and e is not Ellipsis)
     dots = sum(1 for e in entries if e is Ellipsis)
@@ -312,8 +319,8 @@ def _expanded(entries: tuple, shape: Shape) -> list[Any]:
 
 
 def _range(entry: slice, size: int) -> tuple[int, int, int, int]:
-    """Returns (start, limit, step, number of elements) of a slice of a dimension of `size` elements. start is
-    the lowest index, also if the step is negative.
+    """Returns (start, limit, step, number of elements) of the slice `entry` of a dimension of `size`
+    elements. start is the lowest index, also if the step is negative.
     """
     try:
         elements = range(*entry.indices(size))

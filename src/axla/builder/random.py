@@ -47,8 +47,8 @@ def _array(what: str, shape: object) -> Shape:
 
 
 def _rng(what: str, first: object, second: object, shape: Shape, distribution: RandomDistribution) -> XlaOp:
-    """Adds an `rng` op with the parameters `first` and `second`. Python numbers get the element type of the
-    result.
+    """Adds an `rng` op for the function `what`, with the parameters `first` and `second` of the distribution.
+    Python numbers get the element type of the result.
     """
     result = _array(what, shape)
     builder: XlaBuilder = builder_of(what, (first, second))

@@ -217,7 +217,7 @@ class ShapeIndex(tuple[int, ...]):
 
 
 class PaddingType(enum.Enum):
-    """How the edges of a window op are padded: SAME pads so that stride 1 keeps the size, VALID does not
+    """The padding at the edges of a window op: SAME pads so that stride 1 keeps the size, VALID does not
     pad.
     """
 

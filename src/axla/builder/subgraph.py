@@ -58,7 +58,8 @@ def _needed(root: Instruction, random: bool) -> tuple[dict[Instruction, None], I
 
 def _effect(inst: Instruction, pure: set[Computation], random: bool) -> Instruction | None:
     """Returns an op that has a side effect or whose result differs between runs: `inst` itself, or an op of a
-    computation that it calls. None if there is none. `pure` collects the computations that were searched.
+    computation that it calls. None if there is none. If `random`, the op `rng` is allowed. `pure` collects
+    the computations that were searched.
     """
     stack = [inst]
     while stack:

@@ -70,14 +70,16 @@ def Outfeed(operand: object, shape_with_layout: AnyShape, outfeed_config: str = 
 
 
 def Send(operand: object, handle: Any) -> XlaOp:
-    """Sends the operand on a channel to another program; the result is an empty tuple."""
+    """Sends the operand on the channel `handle` to another program; the result is an empty tuple."""
     (value,) = operands("Send", operand)
     _send(value, _token(value.builder), value.shape, handle, False)
     return Tuple(value.builder, [])
 
 
 def SendToHost(operand: object, token: XlaOp, shape_with_layout: AnyShape, handle: Any) -> XlaOp:
-    """Sends the operand to the host on a channel, and returns a token that depends on the transfer."""
+    """Sends the operand to the host on the channel `handle`, and returns a token that depends on the
+    transfer.
+    """
     value, before = operands("SendToHost", operand, token)
     return _send(value, before, _shape("SendToHost", shape_with_layout), handle, True)
 
@@ -89,12 +91,12 @@ def _send(value: XlaOp, token: XlaOp, shape: AnyShape, handle: Any, host: bool) 
 
 
 def Recv(builder: XlaBuilder, shape: AnyShape, handle: Any) -> XlaOp:
-    """Receives the data that another program sends on a channel."""
+    """Receives the data that another program sends on the channel `handle`."""
     return GetTupleElement(_receive(_token(builder), _shape("Recv", shape), handle, False), 0)
 
 
 def RecvFromHost(token: XlaOp, shape: AnyShape, handle: Any) -> XlaOp:
-    """Receives data that the host sends on a channel. Returns a tuple: the data, and a token."""
+    """Receives data that the host sends on the channel `handle`. Returns a tuple: the data, and a token."""
     (before,) = operands("RecvFromHost", token)
     return _receive(before, _shape("RecvFromHost", shape), handle, True)
 
@@ -107,8 +109,8 @@ def _receive(token: XlaOp, shape: AnyShape, handle: Any, host: bool) -> XlaOp:
 
 
 def Trace(tag: str, operand: object) -> None:
-    """Logs the value of the operand when the program runs: as a message of the logger `axla.trace`, or to
-    stderr if logging is not configured. Has no effect on results.
+    """Logs `tag` and the value of the operand when the program runs: as a message of the logger `axla.trace`,
+    or to stderr if logging is not configured. Has no effect on results.
     """
     (value,) = operands("Trace", operand)
     builder = value.builder

@@ -76,7 +76,9 @@ def instance(kind: type[T], value: object, what: str, wanted: str = "") -> T:
 
 
 def member(kind: type[E], value: object, what: str) -> E:
-    """Returns the member of the enumeration `kind` that is given as itself, by name or by value."""
+    """Returns the member of the enumeration `kind` for `value`, which is the member itself, its name or its
+    value.
+    """
     if isinstance(value, kind):
         return value
     for one in kind:

@@ -70,7 +70,8 @@ def ConvGeneralDilated(
     preferred_element_type: Any = None, window_reversal: Sequence[bool] | None = None,
 ) -> XlaOp:  # fmt: skip
     """The convolution of `lhs` with the kernel `rhs`. `lhs_dilation` and `rhs_dilation` put zeros between the
-    elements of the operands.
+    elements of the operands. `window_reversal` says for each spatial dimension whether the kernel is
+    reversed.
     """
 
     def window(spatial: Sequence[int], kernel: Sequence[int]) -> Window:

@@ -316,7 +316,7 @@ class Arithmetic:
         return self.intrinsic("sqrt", x)
 
     def magic(self, x: Reg) -> float:
-        """The constant 1.5 * 2**fraction.
+        """The constant 1.5 * 2**fraction, for floats with `fraction` fraction bits.
 
         Adding it to a small number rounds the number to an integer, which is then in the low bits of the sum.
         """
@@ -361,7 +361,9 @@ class Arithmetic:
         return ((n + BIAS[kind]) << FRACTION[kind]).floats()
 
     def small_integer(self, n: Reg) -> Reg:
-        """Converts an integer to the float type of the same width; its magnitude is below 2**fraction / 2."""
+        """Converts an integer to the float type of the same width; its magnitude must be below half of
+        2**(fraction bits).
+        """
         if n.element == "i32":
             return n.cast("sitofp", "float")
         # Vectors of 64-bit integers often have no conversion: add the integer to the bits of the magic

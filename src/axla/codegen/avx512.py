@@ -72,8 +72,9 @@ def _masked(operation: str, operands: list[Reg], immediate: int | None = None) -
 
 
 def _call(operation: str, operands: list[Reg], immediate: int | None, masked: bool) -> Reg:
-    """Calls an intrinsic on whole registers; if it is `masked`, for all lanes and with the current rounding
-    mode.
+    """Calls the AVX-512 intrinsic `operation` on whole registers, for all lanes. `immediate` is its constant
+    operand, None if it has none. `masked`: for 512 bits the intrinsic takes a rounding mode, and the current
+    mode is used.
     """
     m, lanes = operands[0].m, operands[0].lanes
     args = [_widened(operand).ssa for operand in operands]

@@ -202,7 +202,9 @@ def serve(requests: BinaryIO, answers: BinaryIO) -> None:
 def _answer(
     answers: BinaryIO, emit: str, text: str, target: Target, level: int, space: tuple[bytes, int] | None
 ) -> None:
-    """Writes the result for a module (an object or assembly text, in parts) or an error."""
+    """Writes the result of the function `emit` of `codegen.llvm` for a module (an object or assembly text, in
+    parts) or an error.
+    """
     from axla.codegen import llvm
 
     try:

@@ -68,8 +68,8 @@ def _from_integer(x: Reg, source: DType, target: DType) -> Reg:
 
 
 def _exact(source: DType, target: DType) -> bool:
-    """Whether a small float type holds every value of pred, or of an integer type: one without a zero holds
-    none.
+    """Whether the small float type `target` can represent every value of pred, or of the integer type
+    `source`. A float type without a zero can not.
     """
     form, bits = small_float.FORMATS[target.name], 1 if source.is_pred else source.bits
     return form.kind != small_float.SCALE and bits <= form.fraction + 1 and 2.0**bits <= form.largest

@@ -302,7 +302,9 @@ def _gather(e: Elements, inst: Instruction[hlo.Gather], index: Indices) -> Value
 def gather_index(
     e: Elements, op: hlo.Gather, dims: Sequence[int], starts: Instruction, index: Indices
 ) -> Indices:
-    """The operand's index that a gather reads for an index of its result."""
+    """The index into the operand, an array of `dims`, that a gather reads for an index of its result.
+    `starts` is the gather's operand with the start indices.
+    """
     offset_dims = op.offset_dims
     batch = [index[d] for d in range(len(index)) if d not in offset_dims]
     offsets = [index[d] for d in offset_dims]

@@ -1,4 +1,5 @@
-"""The symbols that an object file defines and needs, and the sizes of its sections, in all its formats.
+"""The symbols that an object file defines and needs, and the sizes of its sections, for all formats of object
+files.
 
 Reads as much of ELF, COFF, Mach-O and WebAssembly as is needed to verify that generated code is
 self-contained. Files come from LLVM: for a damaged one a ValueError is raised, no more is promised.

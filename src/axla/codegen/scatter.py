@@ -21,8 +21,8 @@ class Scattering(ScatterGeometry):
     def start(
         self, e: Elements, batch: Sequence[AnyIndex], *, clamped: bool = True
     ) -> tuple[dict[int, AnyIndex], Value | bool]:
-        """(start of a window per operand dimension, whether the whole window is inside the operand). Without
-        `clamped`, the start is valid only where it is inside.
+        """(start of the window `batch` per operand dimension, whether the whole window is inside the
+        operand). Without `clamped`, the start is valid only where it is inside.
         """
         op = self.op
         rank = self.indices.shape.rank

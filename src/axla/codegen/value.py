@@ -287,8 +287,8 @@ class Values:
         return x.ssa
 
     def stored(self, x: Value) -> Value:
-        """The value as memory gives it back: a NaN that is the only one of its type has the sign of its
-        bits.
+        """The value that a load returns after a store of `x`: where a type has a single NaN, all NaNs get the
+        sign of that NaN's bits.
         """
         return self._from_memory(x.dtype, self._to_memory(x)) if x.dtype.bits == 8 and x.dtype.is_float else x
 
@@ -359,8 +359,8 @@ class Values:
         return Value(dtype, x.lanes, tuple(parts))
 
     def factor(self, x: Value, result: DType, accumulator: DType) -> Value:
-        """Converts a factor to the type of the sums; where floats saturate, or all numbers become pred, they
-        first have the type of the result.
+        """Converts a factor of a product to the type of the sums. If the result is pred, or an integer while
+        the factor is a float, the factor is first converted to the type of the result.
         """
         narrow = result.is_pred or (x.dtype.is_float and result.is_integer)
         return self.convert(self.convert(x, result) if narrow else x, accumulator)
@@ -442,7 +442,9 @@ class Values:
         return self._computed(opcode, *self.together(a, b))
 
     def _computed(self, opcode: str, *values: Value) -> Value:
-        """Applies an op by the function that the table for the element type has for it."""
+        """Applies the HLO op with this opcode, by its function in the table for the element type of the
+        operands.
+        """
         dtype, lanes = values[0].dtype, values[0].lanes
         regs = [reg for value in values for reg in self.regs(value)]
         if dtype.is_complex:

@@ -89,9 +89,10 @@ def window_places(inst: Instruction) -> tuple[int, ...]:
 def _element(
     e: Elements, op: ReduceWindow, d: int, size: int, places: int | None, place: AnyIndex, position: AnyIndex
 ) -> tuple[Value | bool, AnyIndex]:
-    """(whether the operand has an element there, its index) along dimension `d`, for element `position` of
-    the window at window position `place`. `places` is the number of window positions; if it is None, the
-    operand always has an element there.
+    """(whether the operand has an element at a position of the window, the index of the element) along
+    dimension `d`, in which the operand has `size` elements. `place` is the window position, `position` the
+    number of the element in the window. `places` is the number of window positions; if it is None, the window
+    is known to be inside the array, and edges are not tested.
     """
     window = op.window
     step, low, base = window.window_dilation[d], window.low[d], window.base_dilation[d]

@@ -115,14 +115,14 @@ class Client:
         return _with_layout(_joined(data.shape, copies), shape_with_layout)
 
     def TransferToInfeed(self, literal: object, replica_id: int = 0) -> None:
-        """Puts a literal at the end of the infeed queue of a device."""
+        """Puts a literal at the end of the infeed queue of the device with the number `replica_id`."""
         feeds(integer(replica_id, "replica_id")).infeed.put(_parts(_literal(literal)))
 
     def TransferFromOutfeed(
         self, shape_with_layout: AnyShape, replica_id: int = 0, timeout: float | None = None
     ) -> Literal:
-        """Takes the oldest value, of this shape, from the outfeed queue of a device; waits up to `timeout`
-        seconds for one.
+        """Takes the oldest value, of the shape `shape_with_layout`, from the outfeed queue of the device with
+        the number `replica_id`; waits up to `timeout` seconds for one.
         """
         instance(AnyShape, shape_with_layout, "TransferFromOutfeed", "a shape")
         value = feeds(integer(replica_id, "replica_id")).outfeed.get(timeout)

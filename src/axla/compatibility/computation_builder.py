@@ -154,7 +154,7 @@ class ComputationBuilder:
     @_deferred
     def ConstantR0(self, value: object, native_type: Any = None) -> XlaOp:
         """A scalar constant. Python's bool becomes pred, int s32, float f32, complex c64; NumPy's scalars
-        keep their type.
+        keep their type. `native_type` selects another element type.
         """
         return self._constant(value, 0, native_type)
 
@@ -167,19 +167,19 @@ class ComputationBuilder:
 
     @_deferred
     def ConstantR2(self, values: Any, native_type: Any = None) -> XlaOp:
-        """A constant matrix."""
+        """A constant matrix; its element type is chosen as in ConstantR0."""
         return self._constant(values, 2, native_type)
 
     ConstantR2FromArray2D = ConstantR2
 
     @_deferred
     def ConstantR3FromArray3D(self, values: Any, native_type: Any = None) -> XlaOp:
-        """A constant array of three dimensions."""
+        """A constant array of three dimensions; its element type is chosen as in ConstantR0."""
         return self._constant(values, 3, native_type)
 
     @_deferred
     def ConstantR4FromArray4D(self, values: Any, native_type: Any = None) -> XlaOp:
-        """A constant array of four dimensions."""
+        """A constant array of four dimensions; its element type is chosen as in ConstantR0."""
         return self._constant(values, 4, native_type)
 
     def _constant(self, values: Any, rank: int, native_type: Any) -> XlaOp:
@@ -278,7 +278,9 @@ class ComputationBuilder:
         kernel_output_feature: int, kernel_input_feature: int, kernel_first_spatial: int,
         kernel_second_spatial: int,
     ) -> ConvolutionDimensionNumbers:  # fmt: skip
-        """The dimension numbers of a convolution; InvalidArgument if two of an operand are equal."""
+        """The dimension numbers of a convolution, with the numbers of each dimension; InvalidArgument if two
+        dimensions of the input or of the kernel have the same number.
+        """
         for what, places in (
             ("input", (batch, feature, first_spatial, second_spatial)),
             (

@@ -46,7 +46,7 @@ _lock = locks.new_lock()
 
 
 def key_of(*facts: object) -> str:
-    """Returns a key for these values: a digest of their texts in the given order."""
+    """Returns a key for the values `facts`: a digest of their texts in the given order."""
     digest = blake2b(digest_size=20)
     for fact in facts:
         text = str(fact).encode("utf-8", "surrogatepass")
@@ -97,8 +97,8 @@ def directory(kind: str) -> Path | None:
 
 @functools.cache
 def _trusted(folder: Path, kind: str) -> Path | None:
-    """Returns the folder for a kind inside `folder`, and creates both if missing. Returns None, with a
-    warning, if other users could write to one.
+    """Returns the folder for a kind inside `folder`, and creates both folders if missing. Returns None, with
+    a warning, if other users could write to one of them.
     """
     with contextlib.suppress(OSError):
         folder.parent.mkdir(parents=True, exist_ok=True)

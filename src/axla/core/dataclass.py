@@ -71,8 +71,8 @@ def _made(cls: type, frozen: bool, slots: bool, eq: bool, repr: bool, kw_only: b
 
 
 def _own_fields(cls: type, kw_only: bool) -> dict[str, dataclasses.Field]:
-    """The fields that a class itself declares, without those of base classes. Their defaults remain class
-    attributes.
+    """The fields that a class itself declares, without those of base classes. Defaults remain class
+    attributes. `kw_only` is the setting of the class.
     """
     found: dict[str, Any] = {}
     for name, type_ in cls.__annotations__.items():

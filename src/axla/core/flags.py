@@ -191,7 +191,7 @@ def spellings_of(field: str) -> tuple[str, ...]:
 
 
 SPELLINGS: dict[str, str] = {name: field for field in FIELDS for name in spellings_of(field)}
-"""Spelling without dashes -> field."""
+"""The field of each flag, by the flag's spellings without dashes."""
 _TYPES: dict[str, Any] = typing.get_type_hints(Flags)
 _OVERRIDE: ContextVar[Flags | None] = ContextVar("flags", default=None)
 _reported: set[str] = set()

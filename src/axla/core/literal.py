@@ -17,7 +17,7 @@ from axla.core.errors import ShapeError, UnsupportedError
 from axla.core.shape import TOKEN, AnyShape, Shape, TupleShape
 
 SAMPLE = 256
-"""The hash of a large array depends on this number of its elements, or up to twice as many."""
+"""The number of elements on which the hash of a large array depends; it may depend on up to twice as many."""
 
 LINE = 64
 """The bytes of a cache line."""
@@ -146,7 +146,8 @@ class MovedLiteral(Literal):
     """A constant whose elements are in another order in memory, such as those of a transposed array. They are
     put in order when they are stored (`constants_memory`) or when `array` is read.
 
-    If `lent`, the memory may be overwritten after compilation; the literal must be moved out of it before.
+    If `lent`, the memory may be overwritten after compilation; the elements must be copied or moved out of it
+    before.
     """
 
     __slots__ = ("lent", "_values", "_ordered")

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
 def installed(group: str) -> dict[str, EntryPoint]:
     """The entry points of a group by name, of all packages now on `sys.path`; none of them is imported. If
-    two packages have the same name in the group, the first one on the path is used, with a warning.
+    two packages have an entry point of the same name in the group, the first one on the path is used, with a
+    warning.
     """
     if not _mentioned(group):
         return {}

@@ -58,7 +58,7 @@ class ProfileStep:
 
 
 Counts = Callable[[], Iterable[tuple[Row, int, int]]]
-"""Returns (step, total nanoseconds of its calls, number of calls) for each step."""
+"""A function that returns (step, total nanoseconds of its calls, number of calls) for each step."""
 
 
 @dataclass(slots=True)
@@ -116,7 +116,9 @@ class Profile:
     def run(
         self, program: str, backend: str, counts: Counts = tuple, devices: tuple[Counts, ...] = ()
     ) -> ProfileRun:  # fmt: skip
-        """Adds and returns a record for the calls of an executable."""
+        """Adds and returns a record for the calls of an executable. `counts` returns the times of its steps;
+        `devices` has such a function for each participant, if there are several.
+        """
         made = ProfileRun(program, backend, counts, devices)
         with _lock:
             self._runs.append(made)
@@ -222,7 +224,7 @@ def watch(executable: Any) -> None:
 
 
 def transfer(put: Callable[[Any], Any], array: Any) -> Any:
-    """Calls `put` and records the time of the transfer in the current profile."""
+    """Returns `put(array)`, and records the time of this transfer in the current profile."""
     if _current is None:
         return put(array)
     with trace.span("device_put", "transfer", bytes=getattr(array, "nbytes", 0)):

@@ -48,8 +48,8 @@ def shown() -> AbstractContextManager[None]:
 
 @contextmanager
 def bar(stream: TextIO | None = None, first: float = _FIRST) -> Iterator[None]:
-    """A context manager that draws a progress bar, from `first` seconds after its start, and erases it at the
-    end. If a callback is already set, nothing is drawn.
+    """A context manager that draws a progress bar on `stream`, by default standard error, from `first`
+    seconds after its start, and erases it at the end. If a callback is already set, nothing is drawn.
     """
     if _listener.get() is not None:
         yield

@@ -95,8 +95,8 @@ FRAME_ERRORS: dict[int, FrameError] = {
 
 
 def status_of(error: BaseException) -> Status:
-    """The status for an exception: its own one, that of its return code, or that of its class or nearest base
-    class.
+    """The status for an exception: the one that it carries, or that of its return code, or that of its class
+    or nearest base class.
     """
     if isinstance(error, errors.CustomCallFailure) and error.status:
         return Status(error.status)
@@ -119,8 +119,8 @@ def class_of_frame(code: int) -> type[errors.RuntimeFailure]:
 
 
 def frame_message(code: int, own: tuple[str, ...] = ()) -> str:
-    """The message for a return code: one of the program's `own` messages, or that of FRAME_ERRORS; "" for an
-    unknown code.
+    """The message for a return code: one of `own`, the messages of the program, or that of FRAME_ERRORS; ""
+    for an unknown code.
     """
     if 0 <= code - FIRST_MESSAGE < len(own):
         return own[code - FIRST_MESSAGE]

@@ -34,8 +34,8 @@ def enabled() -> bool:
 
 @contextmanager
 def span(name: str, category: str = "compile", **arguments: Any) -> Iterator[None]:
-    """A context manager that records the time of the block under `name`. It takes microseconds when nothing
-    is recorded.
+    """A context manager that records the time of the block under `name` and `category`, with `arguments`. It
+    takes microseconds when nothing is recorded.
     """
     if not enabled():
         yield

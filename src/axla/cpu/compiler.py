@@ -43,8 +43,8 @@ GROUP_TEXT = 12 << 10
 def llvm_modules(
     program: Program, target: Target, *, parts: int = 0, emit: EmitEntry = emit_entry
 ) -> list[str]:
-    """The program's LLVM modules as text: a single one if `parts` is 1, or one for the entry and one for each
-    group of kernels if it is 0.
+    """The program's LLVM modules as text: a single one if `parts` is 1, or, if it is 0, one for the entry and
+    one for each group of kernels. `emit` writes the entry function.
     """
     entry = llvm_module(target)
     emit(entry, program, target)

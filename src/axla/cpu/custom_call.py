@@ -34,7 +34,9 @@ def emit_custom_call(entry: ValuePlaces, step: CustomCallStep) -> None:
 
 
 def _check(entry: ValuePlaces, message: str, truth: Ssa) -> None:
-    """Writes code that returns from the program with one of its own messages if a condition is false."""
+    """Writes code that returns from the program with the error `message`, one of the program's own messages,
+    if the pred at the address `truth` is false.
+    """
     f, number = entry.f, entry.program.interface.messages.index(message)
     with f.if_(f.load("i8", truth, 1).eq(0), likely=False):
         f.params["frame"].set(abi.FRAME, "error_step", 0)
@@ -49,7 +51,9 @@ def _copy(
     ins: Sequence[Ssa],
     outs: Sequence[Ssa],
 ) -> None:
-    """Writes a copy of an operand to the memory of a result, unless both have the same memory."""
+    """Writes a copy of an operand to the memory of a result, unless both have the same memory. `operand` and
+    `result` are numbers of leaves, whose addresses are in `ins` and `outs`.
+    """
     shape = step.site.result_leaves[result]
     source, target = step.operands[operand], step.results[result]
     if isinstance(shape, Shape) and source and target and source.place != target.place:

@@ -146,7 +146,9 @@ class EntryWriter(ValuePlaces):
                 self.run_phase(phase, args, kernel.polls)
 
     def run_phase(self, phase: Phase, args: Ssa, may_stop: bool) -> None:
-        """Writes the call of one phase: directly, or through the `parallel_for` of the frame."""
+        """Writes the call of one phase: directly, or through the `parallel_for` of the frame. `args` is the
+        table of pointers for the kernel; `may_stop` is whether the kernel can return an error code.
+        """
         f = self.f
         frame = f.params["frame"]
         if not phase.parallel:

@@ -139,8 +139,8 @@ def _kinds() -> tuple[type, ...]:
 
 
 def _functions(module: Module) -> list[tuple[str, str]]:
-    """The names of custom calls with their calling conventions, which the code depends on, as it does not on
-    addresses.
+    """The names of custom calls with their calling conventions. The code depends on the conventions, but not
+    on addresses.
     """
     names = {
         inst.op.custom_call_target for computation in module.computations for inst in computation.instructions

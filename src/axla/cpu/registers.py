@@ -20,7 +20,9 @@ from axla.program import abi
 from axla.program.steps import RegisterStep
 
 SHORT = 8
-"""The most instructions of a loop condition that is written twice: before the loop and at its end."""
+"""The largest number of instructions of a loop condition that is written twice: before the loop and at its
+end.
+"""
 WIDE = (8, 16)
 """The numbers of elements of arrays that a loop carries in a vector."""
 
@@ -226,7 +228,9 @@ class _Registers:
         self.bind(inst, carried(found))
 
     def _kept(self, leaf: ElementReader, is_wide: bool) -> ElementReader:
-        """A leaf whose elements are read into registers now."""
+        """A reader of the elements of `leaf`, which are read into registers now: into one vector if
+        `is_wide`.
+        """
         if is_wide:
             return self.entry.packed(leaf.shape, self.entry.vector(leaf))
         return leaf if leaf.whole is not None else self.entry.held(leaf.shape, leaf.elements())

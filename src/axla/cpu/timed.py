@@ -36,7 +36,9 @@ FUNCTIONS = (TableFunction(CLOCK), TableFunction(COUNTERS))
 
 
 class TimedEntry(EntryWriter):
-    """Writes the entry. `FUNCTIONS` follow the program's own functions in the function table."""
+    """Writes an entry function that measures its steps. `FUNCTIONS` follow the program's own functions in the
+    function table.
+    """
 
     def emit(self) -> None:
         """Writes the whole function; the time between the first two readings is that of a reading."""
@@ -50,7 +52,8 @@ class TimedEntry(EntryWriter):
 
     def steps(self, steps: Sequence[Step]) -> None:
         """Writes the steps. After each step that contains a kernel, custom call or transfer, it writes a
-        reading of the clock for the step's counters (`lap`). Steps within a step without any are not timed.
+        reading of the clock for the step's counters (`lap`). Steps inside a step that contains none of these
+        are not timed.
         """
         for step in steps:
             timed = self.timed

@@ -210,7 +210,9 @@ def _memory(kernels: Sequence[Kernel]) -> list[memoryview]:
 
 
 def _call(kernel: Kernel, image: Image, memory: Sequence[memoryview]) -> TimedCall:
-    """A function that runs a kernel on this thread in ranges, as a program would."""
+    """A function that runs `kernel`, whose code is in `image`, on the buffers `memory`: in ranges, as a
+    program would, but on this thread only.
+    """
     cancel, frame = c.c_int64(0), abi.FRAME.ctypes()()
     frame.version, frame.cancel = abi.FRAME_VERSION, c.addressof(cancel)
     places = [np.frombuffer(view, np.uint8).ctypes.data for view in memory]
@@ -236,7 +238,9 @@ MOST_PIECES = 64
 
 
 def _changes(old: Any, new: Any, name: str = "") -> Iterator[str]:
-    """Yields the fields in which two plans differ, without those that follow from the others."""
+    """Yields the fields in which two plans differ, as texts; `name` is the path of a plan inside another one.
+    Phases and numbers of bytes are left out, since they follow from the other fields.
+    """
     if type(old) is type(new) and is_dataclass(old):
         for field in fields(old):
             if field.name != "phases" and not field.name.endswith("_bytes"):

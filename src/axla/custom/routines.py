@@ -111,8 +111,8 @@ class _Builder:
             )
 
     def matrix(self, number: int = 0) -> tuple[int, int]:
-        """The numbers of (rows, columns) of the matrices in an operand. The dimensions before them are the
-        batch.
+        """The numbers of (rows, columns) of the matrices in operand `number`. The dimensions before the last
+        two are the batch.
         """
         shape = self.operands[number]
         if not isinstance(shape, Shape) or shape.rank < 2 or shape.dtype is not self.dtype:
@@ -137,7 +137,9 @@ class _Builder:
             self.fail(f"{what} has more than {_LARGEST} rows or columns, the limit of LAPACK")
 
     def letters(self, name: str, wanted: str) -> str:
-        """The value of an attribute that is a character. JAX writes it as the character's code."""
+        """The value of the attribute `name`, which must be one of the characters in `wanted`. JAX writes it
+        as the character's code.
+        """
         value = self.attributes.get(name)
         found = chr(value) if isinstance(value, np.integer) and 0 < value < 128 else ""
         if not found or found not in wanted:
@@ -192,7 +194,9 @@ class _Builder:
         return self.stored(struct.pack("<i", value))
 
     def leading(self, rows: int) -> LeafAddress:
-        """A leading dimension. LAPACK requires it to be positive."""
+        """The address of a leading dimension, for matrices of `rows` rows. LAPACK requires it to be
+        positive.
+        """
         return self.int(max(rows, 1))
 
     def text(self, letter: str) -> LeafAddress:
@@ -202,8 +206,8 @@ class _Builder:
         return self.text(self.letters(name, wanted))
 
     def reals(self, count: int) -> list[LeafAddress]:
-        """The workspace for real numbers that routines for complex matrices need. It cannot be queried, so
-        its size is given.
+        """The workspace of `count` real numbers that routines for complex matrices need, as a list of one
+        address; an empty list for real matrices. The routine cannot be asked for the size.
         """
         return [self.scratch(count * self.real.itemsize)] if self.dtype.is_complex else []
 
@@ -456,7 +460,7 @@ def _gehrd(b: _Builder) -> None:
 
 
 def _trd(b: _Builder) -> None:
-    """The routines sytrd and hetrd."""
+    """The routines sytrd and hetrd, which transform a symmetric or Hermitian matrix to a tridiagonal one."""
     b.count(1, 5)
     n = b.square()
     less = max(n - 1, 0)

@@ -56,7 +56,9 @@ def program_for(module: Module, target: Target) -> tuple[Program, bytes]:
 def code_for(
     program: Program, segment: bytes, target: Target, refused: Mapping[str, str] | None = None
 ) -> Compiled:
-    """The code of a program for a device. `refused`: kernels that the host runs, with reasons."""
+    """The code of a program for a device. `segment` has the bytes of its constants. `refused`: kernels that
+    the host runs because the driver cannot build them, with reasons.
+    """
     here = {**reasons(program, target), **(refused or {})}
     host = host_target()
     program, host_bytes = with_transfers(program, here, host)
@@ -117,7 +119,9 @@ def kernels_code(program: Program, target: Target) -> bytes:
 
 
 def refused_kernels(program: Program, driver: Driver) -> dict[str, str]:
-    """The kernels that cannot be built for a device, each with its compiler's message."""
+    """The names of the kernels that the driver cannot build for its device, each with the compiler's
+    message.
+    """
     found = {}
     for kernel in program.kernels:
         try:

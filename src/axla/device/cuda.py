@@ -81,7 +81,9 @@ _LAUNCH = "context:ptr, kernel:ptr, addresses:ptr, blocks:i64, threads:i64, coun
 
 @_FUNCTIONS("cuda_launch", "i32", _LAUNCH, exported=True)
 def _launch(f: GlueFunction, context: Ssa, kernel: Ssa, addresses: Ssa, *sizes: Ssa) -> None:
-    """Launches a kernel, whose arguments are the given addresses."""
+    """Launches a kernel in `blocks` thread blocks of `threads` threads. Its arguments are the `count`
+    addresses at `addresses`.
+    """
     stream, notes, none, one = _entered(f, context), context.get(CONTEXT, "events"), f.i32(0), f.i32(1)
     noted = f.slot(f.i64(_MOST_NOTES))
     with f.if_(notes.ne(f.null())):
@@ -142,7 +144,8 @@ def _read(f: GlueFunction, context: Ssa, target: Ssa, source: Ssa, size: Ssa, fl
 @_FUNCTIONS("cuda_write", "i32", _MOVE, exported=True)
 def _write(f: GlueFunction, context: Ssa, target: Ssa, source: Ssa, size: Ssa, flag: Ssa) -> None:
     """Writes to the device. 1, 2 or 4 bytes are written by a fill operation. CUDA copies up to _STAGED bytes
-    before it returns; for more bytes, waits for the queue.
+    before it returns. For more bytes, waits until the queue is empty; copies nothing if `flag` is set before
+    that.
     """
     stream = _entered(f, context)
     for few, (fill, kind) in _FILLS.items():
@@ -331,7 +334,9 @@ class Cuda(Driver):
         self._check(what, self.lib.cuCtxSetCurrent(self._context) or getattr(self.lib, name)(*arguments))
 
     def drop(self, name: str, *arguments: Any) -> None:
-        """Calls a releasing function once queued work has used its object; errors are ignored."""
+        """Calls the CUDA function `name`, which releases an object, once queued work has used the object;
+        errors are ignored.
+        """
         self.lib.cuCtxSetCurrent(self._context)
         if name != _DESTROY:  # events may be destroyed before they have happened
             self.lib.cuStreamSynchronize(self.stream)

@@ -91,8 +91,8 @@ class Job:
         return MpiEngine(self, interface, places)
 
     def channel(self, ranks: tuple[int, ...]) -> tuple[Any, int]:
-        """A communicator between processes, and a serial number on it. Each process must request its
-        communicators in the same order.
+        """A communicator between the processes `ranks`, and a serial number on it. Each process must request
+        its communicators in the same order.
         """
         if ranks not in self._groups:
             group = self._world.Get_group().Incl(ranks)

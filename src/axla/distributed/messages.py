@@ -25,11 +25,12 @@ Pending = list[tuple[Any, str]]
 
 
 def wait(pending: Pending, about: str, size: int = 0, stops: Sequence[int] = ()) -> None:
-    """Waits until all requests are done, which transfer `size` bytes in total.
+    """Waits until all requests are done, which transfer `size` bytes in total. `about` describes the wait in
+    messages.
 
     Cancelled if one of the codes at the addresses `stops` becomes nonzero. DeadlineExceeded, with the names
-    of the processes that are awaited, if that code is the deadline of the run, or after the seconds of the
-    flag `collective_timeout`. Unfinished requests go on then, so that their memory must be kept.
+    of the processes that are awaited, if this code means the deadline of the run, or after the seconds of the
+    flag `collective_timeout`. Unfinished requests then continue, so that their memory must be kept.
     """
     begin, limit = time.monotonic(), flags.current().collective_timeout
     codes = [c.c_int32(), *map(c.c_int32.from_address, stops)]
@@ -78,8 +79,8 @@ class MpiMailbox(Mailbox):
         self.job.left.extend(self._sent)
 
     def take(self, address: Any, check: Callable[[], None], found: Any = None) -> Any:
-        """Takes the oldest value for an address; only the participant of the address calls this. Values for
-        later runs are kept.
+        """Takes the oldest value for an address, as `Mailbox.take` does; only the participant of the address
+        calls this. Values for later runs are kept.
         """
         tag, begin = 1 + self._place(address)[1], time.monotonic()
         letters, arriving = self.job.letters, self.job.arriving

@@ -21,8 +21,8 @@ from axla.ir.op import Op, op, reject
 
 @dataclass(frozen=True, slots=True)
 class Accepts:
-    """A set of element types: `test` tells whether a type is in it, `wanted` describes it in error messages,
-    and `samples` are some of its types for tests.
+    """A set of element types: `test` returns whether a type is in it, `wanted` describes it in error
+    messages, and `samples` are some of its types for tests.
     """
 
     test: Callable[[DType], bool]
@@ -222,17 +222,23 @@ def unary(opcode: str, function: Callable, accepts: Accepts, doc: str, **facts: 
 
 
 def transcendental(opcode: str, function: Callable, doc: str, *, accepts: Accepts = INEXACT) -> Any:
-    """Declares an elementwise function of one operand whose results are approximations."""
+    """Declares an elementwise function of one operand whose results are approximations. The arguments are
+    those of `unary`.
+    """
     return _declare(opcode, "operand", function, accepts, doc, {"expensive": True, "transcendental": True})
 
 
 def binary(opcode: str, function: Callable, accepts: Accepts, doc: str, **facts: Any) -> Any:
-    """Declares an elementwise op with two operands of the same element type."""
+    """Declares an elementwise op with two operands of the same element type. The arguments are those of
+    `unary`.
+    """
     return _declare(opcode, "lhs rhs", function, accepts, doc, facts)
 
 
 def symmetric(opcode: str, function: Callable, accepts: Accepts, doc: str, **facts: Any) -> Any:
-    """Declares a commutative and associative elementwise op with two operands of the same element type."""
+    """Declares a commutative and associative elementwise op with two operands of the same element type. The
+    arguments are those of `unary`.
+    """
     return _declare(
         opcode, "lhs rhs", function, accepts, doc, {"commutative": True, "associative": True, **facts}
     )

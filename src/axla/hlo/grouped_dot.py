@@ -140,8 +140,8 @@ class RaggedDot(_Grouped):
         return total
 
     def _members(self, lhs: np.ndarray, sizes: np.ndarray) -> np.ndarray:
-        """The number of the group of each element, in an array that broadcasts to lhs. Elements in no group
-        have a number that is not below the number of groups.
+        """The number of the group of each element, in an array that broadcasts to lhs. `sizes` are the sizes
+        of the groups. An element in no group has a number that is not below the number of groups.
         """
         (ragged,) = self.lhs_ragged_dims
         prefix = self.prefix(lhs.ndim)

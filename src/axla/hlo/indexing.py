@@ -248,7 +248,7 @@ class Scatter(Op):
 
 def _check_indices(self: Gather | Scatter, source: Shape, indices: Shape, places: Places) -> list[int]:
     """The dimensions of the indices without the index vector dimension. Rejects attributes that do not fit
-    the shapes of operand and indices.
+    the shapes of operand (`source`) and indices; `places` are those of the op.
     """
     at, (index_map, source_batch, indices_batch) = self.index_vector_dim, places
     if not indices.dtype.is_integer:
@@ -273,7 +273,7 @@ def _check_indices(self: Gather | Scatter, source: Shape, indices: Shape, places
 
 def window_starts(indices: np.ndarray, vector_dim: int, rank: int, places: Places) -> np.ndarray:
     """The start of each window in each dimension of the operand, not clamped: an array of the shape of the
-    index vectors with one more dimension of size `rank`.
+    index vectors with one more dimension of size `rank`. `places` are those of the op.
     """
     index_map, source_batch, indices_batch = places
     wide = np.minimum(indices.astype(np.uint64), _SOMEWHERE_OUTSIDE) if indices.dtype.kind == "u" else indices
@@ -290,8 +290,8 @@ def window_starts(indices: np.ndarray, vector_dim: int, rank: int, places: Place
 
 
 def window_places(starts: np.ndarray, sizes: Sequence[int]) -> tuple[np.ndarray, ...]:
-    """For each dimension of the operand, an array of the positions of all elements of all windows. Its
-    dimensions are those of `starts` but the last, then those of a window.
+    """For each dimension of the operand, an array of the positions of all elements of all windows, which have
+    `sizes`. Its dimensions are those of `starts` without the last one, then those of a window.
     """
     rank, batch = len(sizes), starts.shape[:-1]
     return tuple(

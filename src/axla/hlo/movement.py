@@ -20,7 +20,9 @@ from axla.hlo.family import Same, are_different, arrays, show
 from axla.ir.op import Op, attr, example, op
 
 SMALL = 64
-"""The highest number of elements of a broadcast scalar that is written out rather than a view."""
+"""The highest number of elements for which the broadcast of a scalar is a new array; a larger result is a
+view.
+"""
 
 
 @op("broadcast", operands="operand", moves=True, free=True)

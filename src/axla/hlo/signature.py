@@ -25,8 +25,8 @@ def require_computation(self: Op, called: Computation | None, what: str = "to_ap
 def _with_parameters(
     self: Op, called: Computation | None, count: int, what: str
 ) -> tuple[Computation, list[AnyShape]]:
-    """The computation and the shapes of its parameters; rejects a computation that does not have `count`
-    parameters.
+    """The computation `called`, the attribute `what` of the op, and the shapes of its parameters. Rejects a
+    computation that does not have `count` parameters.
     """
     found = require_computation(self, called, what)
     shapes = [p.shape for p in found.parameters]
@@ -38,8 +38,8 @@ def _with_parameters(
 def accepts(
     self: Op, called: Computation | None, parameters: Sequence[AnyShape], what: str = "to_apply"
 ) -> Computation:
-    """Returns the computation; rejects one whose parameters do not have exactly these shapes, up to
-    layout.
+    """Returns the computation `called`, the attribute `what` of the op. Rejects a computation whose
+    parameters do not have exactly the shapes `parameters`, up to layout.
     """
     found, shapes = _with_parameters(self, called, len(parameters), what)
     for number, (shape, wanted) in enumerate(zip(shapes, parameters, strict=True)):
@@ -50,7 +50,9 @@ def accepts(
 
 
 def returns(self: Op, called: Computation, result: AnyShape, what: str = "to_apply") -> None:
-    """Rejects a computation whose result does not have the shape `result`, up to layout."""
+    """Rejects the computation `called`, the attribute `what` of the op, if its result does not have the shape
+    `result`, up to layout.
+    """
     if called.root.shape.logical is not result.logical:
         message = f"{what} {called.name} returns {show(called.root.shape)}, {show(result)} is wanted"
         self.reject("called", message)
@@ -65,7 +67,7 @@ def accepts_scalars(
     self: Op, called: Computation | None, parameters: Sequence[DType], results: Sequence[DType]
 ) -> list[DType]:
     """The element types of the results of a computation on scalars. Rejects a computation that does not take
-    and return scalars of these types.
+    scalars of the types `parameters` and return scalars of the types `results`.
 
     A float type may stand in for another one here; where XLA is stricter, the verifier is as well.
     """

@@ -93,7 +93,7 @@ def _alone(inst: Instruction[Grouped], brought: Brought) -> bool:
 
 
 def _total(interpreter: Interpreter, inst: Instruction[Combining], brought: Brought) -> GroupValues:
-    """Combines the operands of all participants, in the order of the group."""
+    """Combines the operands of all participants by the op's computation, in the order of the group."""
     if interpreter.process is None:
         count = equal_addends(inst)
         return brought[0] if count == 1 else [x * x.dtype.type(count) for x in brought[0]]

@@ -75,7 +75,7 @@ def evaluate(
 
 
 def argument_values(entry: Computation, arguments: Sequence[object]) -> list[HostValue]:
-    """Converts arguments to values of the parameters' shapes."""
+    """Converts the arguments of the computation `entry` to values of the parameters' shapes."""
     if len(arguments) != len(entry.parameters):
         raise InvalidArgument(f"{entry.name} takes {len(entry.parameters)} arguments, found {len(arguments)}")
     pairs = zip(entry.parameters, arguments, strict=True)
@@ -87,7 +87,7 @@ PlannedCall = tuple[Callable[..., HostValue], tuple[int, ...], int, tuple[int, .
 instruction)."""
 
 StepTimer = Callable[[Instruction, Callable[..., HostValue]], Callable[..., HostValue]]
-"""Wraps the function of an instruction so that its calls are measured."""
+"""A function that wraps the function of an instruction, so that its calls are measured."""
 
 SMALL = 4096
 """Values of at most this many bytes are not freed early, which would take more time than it is worth."""
@@ -409,7 +409,7 @@ class Interpreter:
 
 
 def _is_small(shape: AnyShape) -> bool:
-    """Whether a value is so small that it can be kept until its computation ends."""
+    """Whether a value of this shape is so small that it can be kept until its computation ends."""
     return isinstance(shape, Shape) and shape.byte_size <= SMALL
 
 
@@ -447,8 +447,8 @@ def _native(function: Callable[..., HostValue], *operands: HostValue) -> HostVal
 def _checked(
     function: Callable[..., HostValue], wanted: np.dtype, dtype: Any, *operands: HostValue
 ) -> HostValue:
-    """Evaluates an op and converts the result to the instruction's element type. NumPy's result may have
-    another one, for scalars or with mixed precision.
+    """Evaluates an op and converts the result to the instruction's element type, `dtype`; `wanted` is its
+    NumPy type. NumPy's result may have another type, for scalars or with mixed precision.
     """
     result = np.asarray(function(*operands))
     return result if result.dtype == wanted else convert(result, dtype)

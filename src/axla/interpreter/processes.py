@@ -54,7 +54,7 @@ class Process:
 
     def wait(self, key: Hashable, where: str) -> None:
         """Lets other processes run until one calls `ParticipantProcesses.wake` with the key. `where`
-        describes the wait for messages.
+        describes the wait in error messages.
         """
         self.waits = where
         self.grid.parked.setdefault(key, []).append(self)
@@ -209,5 +209,5 @@ class ParticipantProcesses:
         self.ready.extend(self.parked.pop(key, ()))
 
     def names(self, numbers: Iterable[int]) -> str:
-        """The names of processes, for messages."""
+        """The names of the processes with these numbers, for messages."""
         return " and ".join(f"({self.processes[n]})" for n in numbers)

@@ -62,7 +62,9 @@ def _pairs(inst: Instruction, process: Process) -> list[tuple[int, int]] | None:
 
 
 def _send_done(interpreter: Interpreter, inst: Instruction, begun: HostValue) -> None:
-    """Does nothing: the value of a send is queued at once."""
+    """Evaluates a send-done. It does nothing, since the send has put its value into the mailbox or queue at
+    once.
+    """
 
 
 def _recv(interpreter: Interpreter, inst: Instruction[Recv], token: HostValue) -> HostValue:

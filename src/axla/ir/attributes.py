@@ -43,7 +43,7 @@ class Direction(enum.StrEnum):
 
     @property
     def mirrored(self) -> Direction:
-        """The direction to use after the operands have been exchanged: GT for LT."""
+        """The direction to use when the operands are exchanged: GT for LT."""
         return _MIRRORED.get(self, self)
 
 
@@ -54,7 +54,9 @@ _MIRRORED = {
 
 
 class CompareType(enum.StrEnum):
-    """The order in which `compare` orders its operands. The default depends on their element type."""
+    """The order in which `compare` orders its operands. The default depends on the element type of the
+    operands.
+    """
 
     FLOAT = "FLOAT"
     TOTAL_ORDER = "TOTALORDER"
@@ -180,8 +182,8 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class PaddingConfig:
-    """Edge padding (elements are removed where it is negative) and interior padding, one entry per dimension:
-    1_2x0_0_3.
+    """Edge padding and interior padding, one entry per dimension: 1_2x0_0_3. Negative edge padding removes
+    elements.
     """
 
     low: tuple[int, ...]
@@ -256,8 +258,8 @@ class ConvDims:
         kernel_input: int, kernel_output: int, kernel_spatial: Sequence[int],
         output_batch: int, output_feature: int, output_spatial: Sequence[int],
     ) -> ConvDims:  # fmt: skip
-        """Makes labels from the numbers of the dimensions, which the builder and the protocol buffers
-        have.
+        """Makes the labels from the number of each dimension, as the builder and the protocol buffers have
+        them.
         """
         return cls(
             _labels("b", input_batch, "f", input_feature, input_spatial),
@@ -287,7 +289,7 @@ CONVOLUTION_DIMENSIONS = {
     "output_feature_dimension": "output_feature",
     "output_spatial_dimensions": "output_spatial",
 }
-"""The names that the builder's records, protocol buffers and StableHLO use -> the names in ConvDims."""
+"""Maps the names that the builder's records, protocol buffers and StableHLO use to the names in ConvDims."""
 
 
 def _labels(first: str, first_at: int, second: str, second_at: int, spatial: Sequence[int]) -> str:

@@ -50,7 +50,9 @@ def group_mode(op: Any) -> GroupMode:
 
 
 def member_count(mode: GroupMode, replicas: int, partitions: int) -> int:
-    """The number of members that replica groups can name in this mode."""
+    """The number of members that replica groups can name in this mode, for a program on `replicas` replicas
+    and `partitions` partitions.
+    """
     if mode is GroupMode.FLATTENED_ID:
         return replicas * partitions
     return partitions if mode is GroupMode.CROSS_PARTITION else replicas
@@ -84,7 +86,7 @@ def processes(
     mode: GroupMode, members: Sequence[int], replica: int, partition: int, partitions: int
 ) -> tuple[int, ...]:
     """The participants (as replica * partitions + partition) that `members` of a group name, in order.
-    `replica` and `partition` are those of a participant in the group.
+    `replica` and `partition` are the numbers of one participant in the group.
     """
     if mode is GroupMode.FLATTENED_ID:
         return tuple(members)

@@ -58,8 +58,8 @@ class IotaDevices:
         return np.arange(len(self)).reshape(self.reshape).transpose(self.order).reshape(-1)
 
     def simplified(self) -> IotaDevices:
-        """An IotaDevices for the same devices without dimensions of size 1, and with adjacent dimensions
-        merged where possible.
+        """An IotaDevices with the same devices in the same order, without dimensions of size 1, and with
+        adjacent dimensions merged where possible.
         """
         sizes = self.reshape
         runs: list[list[int]] = []

@@ -264,7 +264,8 @@ class Computation:
     ) -> Instruction:  # fmt: skip
         """Adds a new instruction. Without `shape`, the op infers the shape and checks the operands.
 
-        The name is `name`, or else generated: `stem`, by default the opcode, with a number.
+        The name is `name`, or else generated: `stem`, by default the opcode, with a number. `extra` has facts
+        that do not affect the value.
         """
         operands = tuple(operands)
         for operand in operands:
@@ -349,7 +350,9 @@ class Computation:
         self._changed(structure=False)
 
     def set_extra(self, inst: Instruction, extra: Extra) -> None:
-        """Replaces the facts in `extra` of an instruction: sharding, location, control predecessors..."""
+        """Replaces the facts about an instruction that do not affect its value: sharding, location, control
+        predecessors...
+        """
         inst.extra = extra
         self.has_control_edges |= bool(extra.control_predecessors)
         self._changed(structure=True)
@@ -481,7 +484,9 @@ class Module:
         return self._entry is not None
 
     def add_computation(self, name: str, *, entry: bool = False) -> Computation:
-        """Adds a new, empty computation. Its name is `name`, with a number if that is in use."""
+        """Adds a new, empty computation, as the entry if `entry`. Its name is `name`, with a number if that
+        is in use.
+        """
         computation = Computation()
         computation.module = self
         computation.name = self._computation_names.claim(name)

@@ -17,7 +17,9 @@ class NameTable:
         self._next: dict[str, int] = {}
 
     def claim(self, name: str) -> str:
-        """Takes `name`, or, if it is in use, its root with the lowest free number. Returns the name taken."""
+        """Reserves `name`, or, if it is in use, its root with the lowest free number. Returns the reserved
+        name.
+        """
         root, number, written = _split_name(name)
         used = self._used.get(root)
         if used is None:
@@ -35,7 +37,7 @@ class NameTable:
         self._next[root] = min(self._next.get(root, 0), number)
 
     def fresh(self, root: str) -> str:
-        """Takes and returns a generated name: the root with the lowest free number of at least 1."""
+        """Reserves a generated name and returns it: the root with the lowest free number of at least 1."""
         root = _split_name(root)[0]
         return f"{root}.{self._lowest(root, self._used.setdefault(root, set()), 1)}"
 

@@ -119,14 +119,14 @@ def is_own(op: type[Op]) -> bool:
 
 
 def package_of(op: type) -> str:
-    """The name of the package that declares an op or a kernel kind: `axla` for its own."""
+    """The name of the package that declares an op or a kernel kind: `axla` for those of axla itself."""
     return op.__module__.partition(".")[0]
 
 
 def attr(text: str = "", *, always: bool = False, required: bool = False, proto: str = "", **kw: Any) -> Any:
-    """A dataclass field for an attribute of an op. `text` is its name in HLO text, by default that of the
-    field; `always`: printed even if it has its default value; `required`: must be in the text; `proto`: its
-    name, or path, in protocol buffers.
+    """A dataclass field for an attribute of an op. `text` is the attribute's name in HLO text, by default
+    that of the field; `proto` is its name, or path, in protocol buffers. If `always`, the attribute is
+    printed even if it has its default value; if `required`, HLO text must have it.
     """
     return dataclasses.field(
         metadata={"text": text, "always": always, "required": required, "proto": proto}, **kw

@@ -59,8 +59,8 @@ class DimAxes:
 
 @dataclass(frozen=True, slots=True)
 class MeshTiles:
-    """The mesh axes along which each dimension is divided; `sets` holds pairs (role, axes) for axes with
-    another role.
+    """An array divided over the axes of a mesh. `dims` has the axes along which each dimension is divided;
+    `sets` holds pairs (role, axes) for axes along which no dimension is divided.
     """
 
     mesh: Mesh
@@ -75,7 +75,7 @@ class MeshTiles:
 @dataclass(frozen=True, slots=True)
 class Sharding:
     """The sharding of one array, or, with `parts`, of the leaves of a tuple. `what` is one of WORDS, the
-    number of a single device, or tiles.
+    number of the only device, or tiles.
     """
 
     what: str | int | Tiles | MeshTiles = ""
@@ -134,7 +134,9 @@ def tiled(dims: tuple[int, ...], devices: DeviceOrder, kinds: tuple[str, ...]) -
 
 
 def _permuted(dims: tuple[int, ...], permutation: tuple[int, ...], devices: DeviceOrder) -> DeviceOrder:
-    """The devices of tiles whose dimensions are permuted: an IotaDevices if possible, else a list."""
+    """The order of devices for tiles, `dims` along each dimension, after their dimensions are permuted by
+    `permutation`: an IotaDevices if possible, else a list.
+    """
     if isinstance(devices, IotaDevices) and devices.order == tuple(range(len(devices.order))):
         return IotaDevices(dims, permutation).simplified()
     ids = devices.array() if isinstance(devices, IotaDevices) else np.array(devices)
@@ -142,7 +144,7 @@ def _permuted(dims: tuple[int, ...], permutation: tuple[int, ...], devices: Devi
 
 
 def _ascending(size: int, devices: DeviceOrder) -> DeviceOrder:
-    """Sorts each run of `size` devices, which hold the same part."""
+    """Sorts each run of `size` consecutive devices, all of which hold the same part of the array."""
     if not isinstance(devices, IotaDevices):
         if len(devices) % size:
             return devices

@@ -13,8 +13,8 @@ T = TypeVar("T")
 
 
 def run_nested(walk: Iterator[Any]) -> None:
-    """Runs a generator. Each generator that it yields is run to its end before it continues, nested to any
-    depth.
+    """Runs the generator `walk`. Each generator that it yields is run to its end before it continues, nested
+    to any depth.
     """
     stack = [walk]
     while stack:

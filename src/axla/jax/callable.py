@@ -140,7 +140,9 @@ class _Call:
 
 
 def _call_of(fn: Any, args: Any, kwargs: dict[str, Any], names: Names) -> _Call | None:
-    """The call of a function; None if the signature of the function does not name every argument."""
+    """The call of the function `fn` with these arguments; None if the signature of `fn` does not name every
+    argument.
+    """
     try:
         signature = inspect.signature(fn)
     except (TypeError, ValueError):

@@ -144,7 +144,9 @@ class Jitted:
         )
 
     def _refused(self, compiled: _Compiled, leaves: list[Any], error: Exception) -> InvalidArgument:
-        """The error for the first leaf that cannot be converted to an array."""
+        """The error for the first leaf that cannot be converted to an array; if all can, the error for
+        `error`.
+        """
         for name, convert, leaf in zip(compiled.names, compiled.convert, leaves, strict=True):
             try:
                 convert(leaf)
@@ -192,7 +194,9 @@ def _traceable(leaf: Any) -> Any:
 
 
 def _converter(leaf: Any, shape: Any, x64: bool) -> Callable[[Any], Any]:
-    """Returns a function that converts leaves like this one to arrays for a parameter of this shape."""
+    """Returns a function that converts leaves of the kind of `leaf` to arrays for a parameter of the shape
+    `shape`.
+    """
     wanted = shape.dtype.numpy
     if type(leaf) is ArrayImpl:
         return np.asarray

@@ -35,8 +35,8 @@ def callbacks_of(lowered: Any) -> tuple[Callable[..., Any], ...]:
 def follow(
     register_handler: Callable[[str, Any, int, Any], None], register_type: Callable[[str, Any], None]
 ) -> None:
-    """Calls the functions for all handlers and types that are registered with `jax.ffi` for CPUs, now and
-    later. XLA's own client, if there is one, gets them too.
+    """Calls `register_handler` and `register_type` for all handlers and types that are registered with
+    `jax.ffi` for CPUs, now and later. XLA's own client, if there is one, gets the handlers and types too.
     """
 
     def handler(name: str, fn: Any, platform: str, api_version: int = 0, traits: Any = 0) -> None:

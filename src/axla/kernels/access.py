@@ -68,7 +68,9 @@ class AccessKeys:
         return key
 
     def special(self, what: tuple, count: int) -> int:
-        """The key of the index space of a hero's operand, which has `count` elements."""
+        """The key of the index space of a hero's operand, which has `count` elements. `what` names the space
+        and the index, as in ("mid", o, r, i).
+        """
         return self._key(what, count)
 
     def via(self, user: Instruction, number: int, parent: int, count: int) -> int:
@@ -76,7 +78,7 @@ class AccessKeys:
         return self._key((user.id, number, parent), count)
 
     def root(self, inst: Instruction) -> int:
-        """The key of a root of a kernel."""
+        """The key under which a kernel evaluates its root `inst`: `lin` of its number of elements."""
         return self.lin(elements(inst.shape))
 
     def of_operand(self, user: Instruction, number: int, key: int) -> int:
@@ -118,7 +120,9 @@ class AccessKeys:
         return self.via(user, 0, key, self.count[key])
 
     def of_operands(self, user: Instruction, keys: Iterable[int]) -> list[dict[int, None]]:
-        """The keys under which `user` reads each operand."""
+        """For each operand, the keys under which `user` reads it, where `user` is evaluated under each of
+        `keys`.
+        """
         return [dict.fromkeys(self.of_operand(user, n, k) for k in keys) for n in range(len(user.operands))]
 
 

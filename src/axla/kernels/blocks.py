@@ -125,7 +125,9 @@ def _cuts(spec: GemmSpec, method: str, most: int) -> Iterator[BlockCut]:
 
 
 def _cut(spec: GemmSpec, method: str, tile: Tile, down: int, across: int, groups: int, team: int) -> BlockCut:
-    """The plan with these tiles. Slices are deeper for small tiles, but not deeper than k."""
+    """The plan with `down` x `across` tiles in a block and `groups` groups of threads; `team` threads compute
+    a tile together. Slices are deeper for small tiles, but not deeper than k.
+    """
     rows, columns, size = down * tile.rows, across * tile.columns, spec.accumulator.itemsize
     if method == "warps":
         depth, part_rows = 2 * SQUARE, down * SQUARE
@@ -149,8 +151,8 @@ def neighbours(spec: GemmSpec, count: int) -> int:
 
 
 def _staging(spec: GemmSpec, method: str, extent: int, depth: int, along_k: bool, row: int) -> Staging:
-    """Plans the load of a slice: in vectors of 16 bytes if the length of operand rows is a multiple of a
-    vector, so that all vectors are aligned; else element by element.
+    """Plans the load of a slice: in vectors of 16 bytes if the length of operand rows, `row`, is a multiple
+    of a vector, so that all vectors are aligned; else element by element.
     """
     minor = depth if along_k else extent
     size, pitch, lines, most = spec.accumulator.itemsize, extent + 4 * along_k, depth, _NEIGHBOURS

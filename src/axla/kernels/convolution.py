@@ -88,7 +88,7 @@ class ConvolutionPlan(Plan):
 
     @property
     def outer(self) -> tuple[int, ...]:
-        """The kernel's outer index space."""
+        """The sizes of the kernel's outer index space."""
         tiles = -(-self.vector_axis // (self.vectors * self.lanes))
         image, kernel = (
             (self.batch, *self.places[:-1]),
@@ -101,7 +101,9 @@ class ConvolutionPlan(Plan):
         return (*at[2:], *at[:2]) if self.kernel_first else at
 
     def laid(self, batch: At, places: Sequence[At], feature: At) -> tuple[At, ...]:
-        """The index of a feature at a position, in the image or the result as stored."""
+        """The index of feature `feature` at the position `places` of image number `batch`, in the order in
+        which the image and the result are stored.
+        """
         return (batch, feature, *places) if self.mode == "pixels" else (batch, *places, feature)
 
 
@@ -264,9 +266,9 @@ class ConvolutionKind(Kind):
 
 
 def panels_wanted(hero: Instruction, target: Target) -> tuple[int, int] | None:
-    """(output features of a panel, inputs in a word): the form in which a convolution's kernel is best
-    stored; None if as it is. Without panels, rows are far apart, often in few cache sets, and a tile reads
-    only a part of each.
+    """(output features of a panel, inputs in a word): the panels in which a convolution's kernel is best
+    stored; None if it should stay as it is. Without panels, rows are far apart, often in few cache sets, and
+    a tile reads only a part of each row.
     """
     if not hero.shape.byte_size:
         return None
@@ -334,7 +336,9 @@ def accumulator(dtype: DType) -> DType:
 
 
 def _tile(target: Target, vectors: int, singles: int, parts: int) -> tuple[int, int]:
-    """(vectors, singles) of a tile whose sums fit in registers, along with the operands of one step."""
+    """(vectors, singles) of a tile whose sums fit in registers, along with the operands of one step.
+    `vectors` and `singles` are the largest useful numbers; a value in the tile takes `parts` registers.
+    """
     available = target.registers // parts
     found = []
     for width in (2,) if singles > available // 4 else (4, 2):

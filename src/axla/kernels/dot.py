@@ -107,7 +107,9 @@ def _share_sets(spec: GemmSpec, tile: Tile) -> bool:
 
 
 def _tile_cost(spec: GemmSpec, tile: Tile, parts: int, fused: bool) -> float:
-    """The estimated cycles of the whole product with these tiles, without memory access."""
+    """The estimated cycles of the whole product with these tiles, without memory access. `parts` is the
+    number of registers of a vector of sums; `fused`: a multiply-add is one instruction.
+    """
     sums = tile.rows * tile.vectors * parts
     # One vector multiply-add and two loads per cycle, with a latency of four; vectors of rhs come from L2,
     # factors from L1.
@@ -368,7 +370,7 @@ class DotPlan(Plan):
 
 
 COLUMN = 16
-"""The least number of elements of a column whose functions are computed in another kernel."""
+"""If the result is a column of at least so many elements, functions of it are computed in another kernel."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,9 +55,13 @@ class Kind:
     side_by_side: ClassVar[bool] = False
     """Whether kernels of the same form that read the same array are merged."""
     takes_epilogues: ClassVar[bool] = False
-    """Whether work on the result of a dot may be a further result of a kernel."""
+    """Whether an op that reads the result of a dot may become a further result of its kernels. If not, the op
+    is left to the kernel of the dot.
+    """
     overwrites: ClassVar[bool] = False
-    """Whether a result may share memory with an operand that is read at the element being written only."""
+    """Whether a result may share memory with an operand of which only the element that is being written is
+    read.
+    """
     fusion: ClassVar[FusionKind] = FusionKind.LOOP
     """The kind of its fusions. OUTPUT: users of its hero are computed where the hero's result is stored."""
 

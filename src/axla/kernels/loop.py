@@ -329,7 +329,9 @@ class ConcatKind(Kind):
 
     @classmethod
     def match(cls, body: KernelBody, limits: Limits) -> ConcatKind | None:
-        """The kernel, if it has one such concatenation, at the linear index of the roots."""
+        """The kernel, if it has one concatenation that can be a hero (see `form`), at the linear index of the
+        roots; else None.
+        """
         heroes = [i for i in body.order if isinstance(i.op, hlo.Concatenate) and cls.form(i, limits)]
         if len(heroes) != 1 or not body.uniform or not accesses(body, heroes).heroes:
             return None

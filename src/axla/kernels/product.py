@@ -15,7 +15,9 @@ HALVES = "x86.avx512bf16.dpbf16ps"
 other; of two 16-bit integers; of two bf16.
 """
 ARM_BYTES, ARM_HALVES = "aarch64.neon.sdot", "aarch64.neon.bfdot"
-"""Intrinsics of AArch64 that do so: for bytes, all signed (or with `udot` all unsigned), and for bf16."""
+"""Intrinsics of AArch64 that add the products of words: of bytes, all signed (or with `udot` all unsigned),
+and of bf16.
+"""
 
 
 NEVER_NEGATIVE = '{"lhs":"never negative"}'

@@ -47,7 +47,8 @@ class Reducing:
 
 
 def _any_order(computation: Computation) -> bool:
-    """Whether each result of a combiner combines its own two values by an associative, commutative op.
+    """Whether a combiner computes each of its results from the result's own two parameters, by an
+    associative, commutative op.
 
     Combiners that compare, such as that of an argmax, depend on the order where values are equal or NaN.
     """
@@ -512,7 +513,9 @@ class ColumnKind(ReduceKind):
         )  # fmt: skip
 
     def _teams(self, reduced: int, inner: int, target: Target, *, free: bool) -> Teams:
-        """The arrangement of threads. `free`: rows may be combined in any order."""
+        """The arrangement of threads that reduce `reduced` rows of `inner` columns. `free`: rows may be
+        combined in any order.
+        """
         limits = target.limits
         if not free:
             columns = fitting(target.threads, 2 * inner - 1)

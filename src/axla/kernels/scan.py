@@ -173,7 +173,7 @@ class ScanKind(Kind):
 
     def _alone(self, task: KernelTask, g: ScanGeometry, size: int, target: Target) -> ScanPlan:
         """The plan for threads that do not cooperate: vectors run along lines, or across lines if `inner` is
-        above 1.
+        above 1. An element has `size` bytes.
         """
         limits, cost = (
             target.limits,
@@ -206,8 +206,8 @@ class ScanKind(Kind):
 
 
 def _group(count: int) -> int:
-    """The number of vectors in a group, about the square root of `count`, so that the sums within groups and
-    over groups are about equally long.
+    """The number of vectors in a group, for lines of `count` vectors: about the square root of `count`, so
+    that the sums within groups and over groups are about equally long.
     """
     return max(LEAST_GROUP, 1 << count.bit_length() // 2)
 

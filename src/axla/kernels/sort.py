@@ -69,8 +69,8 @@ class Network:
 class SortPlan(Plan):
     """The plan of a sort: its lines, their pieces, and the scratch memory of a piece.
 
-    `key`: the key by whose digits lines are sorted; without a key, they are merged. With a `network`, these
-    ways are used only for lines that the network cannot sort.
+    `key`: the key by whose digits lines are sorted; without a key, they are merged. With a `network`, lines
+    are sorted by digits or merged only if the network cannot sort them.
     """
 
     hero: str
@@ -247,7 +247,7 @@ def key_dtype(dtype: DType) -> DType:
 
 def _same_function(a: Instruction, b: Instruction) -> int | None:
     """Which elements `a` reads (0: the left ones, 1: the right ones) if `b` is the same function of the
-    others; None if it is not.
+    elements on the other side; None if it is not.
     """
     side: int | None = None
     stack, seen = [(a, b)], set()

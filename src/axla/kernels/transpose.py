@@ -135,7 +135,9 @@ class TransposeKind(Kind):
         return replace(found, phases=(task.phase(prod(found.steps), cost, target.limits),))
 
     def _tiled(self, task: KernelTask, target: Target, minor: tuple[int, int]) -> TransposePlan:
-        """The plan with a tile for the threads of each step: square, except for shorter dimensions."""
+        """The plan with a tile for the threads of each step: square, except for shorter dimensions. `minor`
+        has the sizes of the output dimensions p and q.
+        """
         side = target.limits.transpose_block
         size = sum(shape_of(hero).dtype.itemsize for hero in self.transposed)
 

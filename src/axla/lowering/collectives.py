@@ -35,9 +35,9 @@ def starts_of(order: Sequence[Instruction]) -> dict[Instruction, list[Instructio
 def rendezvous_of(
     inst: Instruction, keys: RendezvousKeys, participants: tuple[int, int], pair: int = 0
 ) -> tuple[int, ...]:
-    """The numbers of the rendezvous that a collective takes part in; new keys are added to `keys`.
-    `participants` is (replicas, partitions). `pair` is a number that distinguishes asynchronous collectives,
-    0 for others.
+    """The numbers of the rendezvous that a collective takes part in. `keys` maps rendezvous keys to their
+    numbers; new keys are added to it. `participants` is (replicas, partitions). `pair` is the number, from 1,
+    of an asynchronous collective; it is 0 for a synchronous one.
     """
     op: Any = inst.op
     rows: dict[tuple[int, ...] | None, None] = {}

@@ -44,7 +44,9 @@ def copy_instruction(
 
 
 def leaf_of(inst: Instruction, leaf: int) -> Instruction:
-    """The instruction for one leaf of a result: adds the get-tuple-elements that it takes."""
+    """Returns an instruction whose value is leaf number `leaf` of the result of `inst`. Adds the
+    get-tuple-elements that lead to the leaf.
+    """
     while isinstance(inst.shape, TupleShape):
         starts = inst.shape.leaf_starts
         index = bisect_right(starts, leaf) - 1

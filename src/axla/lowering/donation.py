@@ -19,8 +19,8 @@ def array_leaves(shape: AnyShape) -> list[tuple[tuple[int, ...], Shape]]:
 
 
 def work_of(module: Module, donate: Sequence[int] | None) -> Module:
-    """A copy of a module to compile: with a row-major boundary and with the parameters in `donate`
-    donated.
+    """A copy of a module to compile. It has a row-major boundary, and the parameter leaves with the numbers
+    in `donate` are donated; None: no leaf is donated.
     """
     work = clone_module(module)
     row_major_boundary(work)

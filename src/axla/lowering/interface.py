@@ -12,10 +12,11 @@ from axla.program.interface import Alias, Interface, Tree, ValueSpec
 
 
 def interface_of(module: Module, aliases: Sequence[Alias], *, padded: bool = False, **code: Any) -> Interface:
-    """The interface of a module. `code` has further fields of Interface, about the generated code.
+    """The interface of a module, with the given aliases of parameters and results. `code` has further fields
+    of Interface, about the generated code.
 
-    `padded`: parameters and result may be followed by sizes that the dynamic padder added. Callers see such a
-    size as part of its array.
+    If `padded`, parameters and result may be followed by sizes that the dynamic padder added. Callers see
+    such a size as part of the array that it belongs to.
     """
     entry, layout = module.entry, module.config.entry_layout
     shapes, result = [p.shape for p in entry.parameters], entry.root.shape
@@ -47,8 +48,8 @@ def _dynamic_dimensions(shape: AnyShape) -> int:
 def leaf_specs(
     shapes: Sequence[AnyShape], names: Sequence[str]
 ) -> tuple[tuple[ValueSpec, ...], tuple[Tree, ...]]:
-    """The specifications of all array leaves of `shapes`, and for each shape the tree of its leaf numbers.
-    Tokens have no number.
+    """The specifications of all array leaves of `shapes`, and for each shape the tree of the numbers of its
+    leaves. `names` has a name for each shape. Tokens have no number.
     """
     specs: list[ValueSpec] = []
 

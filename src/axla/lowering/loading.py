@@ -93,8 +93,8 @@ def _written(computation: Computation) -> int:
 
 
 def _check(program: Program, step: Step, target: Target) -> None:
-    """Checks that registers can hold a register step's values, and that a custom call has the right callee:
-    the verifier of programs cannot check these.
+    """Checks two things that the verifier of programs cannot check: that registers can hold the values of a
+    register step, and that a custom call has the callee that it should have on `target`. Raises VerifyError.
     """
     if isinstance(step, RegisterStep):
         root = step.computation.root

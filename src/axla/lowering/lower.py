@@ -64,7 +64,9 @@ has the same limit.
 
 # Dataflow has already replaced the values of other ops by those of their operands.
 def is_computed(op: Op) -> bool:
-    """Whether an op needs a step or a part of one; False if it only passes values of its operands on."""
+    """Whether an op needs a step, or becomes part of one. False if it only passes on values of its
+    operands.
+    """
     return not (op.passes_on or op.structural)
 
 
@@ -86,16 +88,17 @@ def _check_nesting(module: Module) -> None:
 
 
 def kernel_name(computation: Computation, in_place: tuple[tuple[int, int], ...]) -> str:
-    """The name of a kernel: a hash of its computation and aliasing, so that equal kernels of different
-    programs have equal code.
+    """The name of a kernel: a hash of its computation and of `in_place`, the pairs of results and operands
+    that share memory. So equal kernels of different programs have equal code.
     """
     return f"k{blake2b(f'{fingerprint(computation)}{in_place}'.encode(), digest_size=8).hexdigest()}"
 
 
 @dataclass(frozen=True, slots=True)
 class CustomCallee:
-    """The implementation of a custom call: an entry of the function table, and the plan for a routine of a
-    library. `report` is the function that records a failed status.
+    """The implementation of a custom call. `function` is an entry of the function table, `plan` the plan of
+    the call if the function is a routine of a library, and `report` the function that records a failed
+    status.
     """
 
     api: str
@@ -182,7 +185,9 @@ class _Lowering:
         return replace(program, interface=replace(interface, long_running=busy))
 
     def results(self, root: Instruction, steps: list[Step]) -> tuple[ArrayValue | None, ...]:
-        """The results in their final memory; appends the copies that this needs to `steps`."""
+        """The leaves of the result in their final memory; None for leaves without memory. Appends the copies
+        that move values there to `steps`.
+        """
         places = {leaf: place for leaf, place in enumerate(self.buffers.results) if place is not None}
         written = {place.allocation for place in places.values()}
         found = {leaf: self.values.of(root, leaf) for leaf in places}
@@ -262,8 +267,8 @@ class _Lowering:
     # -- Loops and branches ----------------------------------------------------------------------------------
 
     def own_places(self, inst: Instruction) -> dict[int, BufferSlice | None]:
-        """The memory of the leaves of a loop or branch; None: in registers. Leaves that are passed on
-        unchanged are left out, as they keep their values.
+        """The memory of each leaf that a loop or branch computes, by leaf number; None for a leaf in
+        registers. Leaves that the loop or branch passes on unchanged are left out, as they keep their values.
         """
         return {
             leaf: None if value.is_tiny else self.buffers.slice(inst, leaf)
@@ -348,8 +353,8 @@ class _Lowering:
         )  # fmt: skip
 
     def collective(self, inst: Instruction, steps: list[Step], *, starts: bool = False) -> None:
-        """Adds the step of a collective: of all of it, of its first half (`starts`), or of its second half if
-        it was started before.
+        """Adds the step of a collective. With `starts`, the step only starts the collective. If the
+        collective was started before, the step only finishes it.
         """
         op, participants = inst.op, self.participants
         started = self.started.get(inst)
@@ -377,8 +382,8 @@ class _Lowering:
             self.started[inst] = step
 
     def fold(self, computation: Computation) -> str:
-        """Plans the kernel of a collective's reducer, which overwrites its first operands; returns its
-        name.
+        """Plans the kernel of a collective's reducer; its results overwrite the first half of its operands.
+        Returns the name of the kernel.
         """
         arrays = len(computation.parameters) // 2
         shared = tuple((n, n) for n in range(arrays))
@@ -414,8 +419,8 @@ class _Lowering:
         )
 
     def kernel(self, inst: Instruction, shared: tuple[tuple[int, int], ...]) -> Kernel:
-        """Plans the kernel of an instruction; instructions with equal computations and aliasing share one
-        kernel.
+        """Plans the kernel of an instruction. `shared` has the pairs of results and operands that share
+        memory. Instructions with equal computations and equal `shared` have one kernel.
         """
         computation = inst.op.calls if isinstance(inst.op, hlo.Fusion) else single(inst)
         name = kernel_name(computation, shared)

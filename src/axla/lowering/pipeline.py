@@ -80,8 +80,9 @@ def constants_memory(
 
 
 def settle(lent: Iterable[MovedLiteral], constants: Mapping[Literal, int], memory: memoryview) -> None:
-    """Makes literals use the memory of a segment that contains all their elements, possibly in another order
-    of dimensions.
+    """Makes the literals `lent` use the memory of a segment, if the segment contains all their elements,
+    possibly in another order of dimensions. `constants` maps the literals of the segment to their offsets in
+    `memory`.
     """
     stored = [(literal.values, offset) for literal, offset in constants.items()]
     places = {values.ctypes.data: (values, offset) for values, offset in stored}

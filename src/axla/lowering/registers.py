@@ -19,8 +19,9 @@ def register_step(
     group: Sequence[Instruction], values: DefinedValues, wanted: Callable[[LiveArray], bool],
     ends: Mapping[LiveArray, BufferSlice]
 ) -> RegisterStep:  # fmt: skip
-    """Makes the step for instructions in their order. `wanted` says whether a value is used outside of the
-    step; `ends` has the memory of results that the step writes as soon as they are computed.
+    """Makes the step that computes the instructions `group` in this order. `values` has the values that are
+    defined before the step. `wanted` says whether a value is used outside of the step; `ends` has the memory
+    of results that the step writes as soon as they are computed.
     """
     block = _Block(group[0].name, values)
     made = [found for inst in group for found in block.add(inst)]
@@ -75,7 +76,7 @@ class _Block:
         return self._tree(inst, inst.shape, 0)
 
     def _tree(self, inst: Instruction, shape: AnyShape, first: int) -> Instruction:
-        """The leaves of `inst` from number `first` on, as one value of `shape`."""
+        """One value of `shape`, made of the leaves of `inst` from number `first` on."""
         if isinstance(shape, Shape):
             return self._leaf(inst, first, shape)
         if not isinstance(shape, TupleShape):

@@ -296,7 +296,9 @@ def instruction_count(module: Module) -> int:
 
 
 def shuffle(module: Module, generator: random.Random) -> None:
-    """Permutes the instructions of every computation, keeping operands and control predecessors first."""
+    """Permutes the instructions of every computation at random. Operands and control predecessors stay before
+    the instructions that need them. A module with a schedule is not changed.
+    """
     if module.schedule is not None or module.config.is_scheduled:
         return  # the schedule fixes the order
     for computation in module.computations:

@@ -51,8 +51,8 @@ def like(x: XlaOp, other: XlaOp) -> XlaOp:
 
 
 def over(x: XlaOp, by: XlaOp) -> XlaOp:
-    """`x` divided by real numbers. The parts of complex numbers are divided separately, so that nothing
-    overflows for small divisors.
+    """`x` divided by the real numbers `by`. The parts of complex numbers are divided separately, so that
+    nothing overflows for small divisors.
     """
     return ops.Complex(ops.Real(x) / by, ops.Imag(x) / by) if x.dtype.is_complex else x / by
 

@@ -151,8 +151,8 @@ class RuleSession:
         self._callers = None
 
     def may_fire(self, name: str, inst: Instruction) -> bool:
-        """Records one rewrite and uses a unit of fuel for it. Returns False, without a record, if no fuel is
-        left.
+        """Records one rewrite of `inst` by the rule or pass `name`, and uses a unit of fuel for it. Returns
+        False, without a record, if no fuel is left.
         """
         if self.fuel is not None:
             if self.fuel <= 0:
@@ -390,8 +390,8 @@ class _Rewriter:
         self.computation.replace(old, new, [u for u in users if len(u.operands) <= WIDE] if wide else users)
 
     def fits(self, candidate: Rule, old: Instruction, new: Instruction, made: list[Instruction]) -> bool:
-        """Whether `new` can replace the root `old`. Sets the root's layout on a new instruction.
-        InternalError if the shapes differ.
+        """Whether `new` can replace the root `old`. If `new` is in `made`, the instructions that the rule has
+        built, it gets the layout of `old`. Raises InternalError if the shapes differ in more than the layout.
         """
         if old.shape.logical is not new.shape.logical:
             raise InternalError(f"rule {candidate.name}: {old!r} cannot become {new!r}: shapes differ")
@@ -408,8 +408,8 @@ class _Rewriter:
         return not any(user.op.opcode == "bitcast" for user in old.users)
 
     def describe(self, old: Instruction, new: Instruction, made: list[Instruction]) -> None:
-        """Gives new instructions the source location of the root that they replace, and the replacement also
-        the root's sharding and other extra attributes.
+        """Gives the instructions `made` by a rule the source location of the root `old`. The replacement
+        `new` also gets the root's sharding and other extra attributes.
         """
         if old.extra is NO_EXTRA:
             return

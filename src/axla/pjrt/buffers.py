@@ -102,7 +102,9 @@ def _from_host(args: Any) -> None:
 
 
 def check_row_major(layout: int | None, rank: int) -> None:
-    """Raises UnsupportedError for a layout that is not row-major."""
+    """Raises UnsupportedError unless the layout at the address `layout` is row-major. Null means
+    row-major.
+    """
     if _order_of(layout, rank) != _row_major(rank):
         raise UnsupportedError("the layout of the buffer is not row-major")
 

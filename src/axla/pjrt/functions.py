@@ -22,7 +22,7 @@ error_new: list[Callable[[int, bytes, int], int]] = []
 
 
 def implements(name: str) -> Callable[[Body], Body]:
-    """Registers the decorated function as the API function of this name."""
+    """Registers the decorated function as the API function `name`."""
 
     def add(body: Body) -> Body:
         IMPLEMENTED[name] = body
@@ -39,7 +39,9 @@ def error_of(error: BaseException) -> int:
 
 
 def callback(body: Callable[[Any], None], struct: Struct) -> int:
-    """The address of a native function that calls a Python function with its argument struct."""
+    """The address of a native function that calls `body` with a view of its argument, a struct of the type
+    `struct`. An exception of `body` becomes a PJRT_Error.
+    """
 
     def call(address: int) -> int | None:
         try:

@@ -30,7 +30,9 @@ _Told: Any = structure(
 
 
 def tell_shardings(module: Module, found: Propagation) -> None:
-    """Calls the functions of a program that inspect shardings, and removes these calls from the module."""
+    """Calls the functions of a program that inspect shardings, with the shardings in `found`, and removes
+    these calls from the module.
+    """
     for inst in list(found.values):
         if target_of(inst) == INSPECT:
             [value] = inst.operands

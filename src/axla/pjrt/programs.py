@@ -113,7 +113,9 @@ class PjrtExecutable:
         return client.load(loaded) if loaded is not None else client.compile(module, options)
 
     def profiling(self, profile: Any) -> None:
-        """Makes Python run the program while a profile is recorded, since Python measures runs."""
+        """Makes Python run the program while a profile is recorded (`profile` is not None), since Python
+        measures runs.
+        """
         self.struct.callable = None if profile is not None else self._call
 
     # Description.
@@ -167,13 +169,13 @@ class PjrtExecutable:
         return self.callbacks is not None or any(function.api == "python" for function in functions)
 
     def kept(self, data: bytes) -> int:
-        """The address of a copy of bytes that lives as long as the program."""
+        """Copies bytes to memory that lives as long as the program; returns the address of the copy."""
         if data not in self._texts:
             self._texts[data] = c.create_string_buffer(data, max(len(data), 1))
         return c.addressof(self._texts[data])
 
     def keep(self, memory: Any) -> int:
-        """The address of memory that lives as long as the program."""
+        """Keeps a ctypes object as long as the program; returns its address."""
         self._keep.append(memory)
         return c.addressof(memory)
 
@@ -199,7 +201,9 @@ class PjrtExecutable:
         return [self._placed(row, device) for row, device in zip(found, self.device_ids, strict=True)]
 
     def _run(self, rows: list[list[Array]], donate: list[int]) -> list[list[Array]]:
-        """Runs the program; returns the results of each participant that are arrays."""
+        """Runs the program; returns the results of each participant that are arrays. `rows` has the arguments
+        of each participant, `donate` the numbers of further arguments to donate.
+        """
         if self.callbacks is not None:
             self.callbacks.functions = self.functions
         asynchronous = not self._calls_python()
@@ -208,7 +212,9 @@ class PjrtExecutable:
         return self.executable.execute_replicated(rows, donate=donate, asynchronous=asynchronous)
 
     def _run_whole(self, rows: list[list[Array]], donate: list[int]) -> list[list[Array]]:
-        """Runs a program on whole arrays; returns the results of each participant that are arrays."""
+        """Runs a program on whole arrays. `rows` has the parts of the arguments for each participant; returns
+        the parts of the results that are arrays, for each participant.
+        """
         cuts = [tiling(s, a.ndim, len(rows)) for s, a in zip(self._shardings_in, rows[0], strict=True)]
         whole = [joined(parts, cut) for parts, cut in zip(zip(*rows, strict=True), cuts, strict=True)]
         [found] = self._run([whole], [])

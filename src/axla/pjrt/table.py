@@ -118,7 +118,7 @@ class NamedValues:
 
 
 def named_integers(address: int | None, count: int) -> dict[str, int]:
-    """The names and values in a list of the caller whose values are all integers."""
+    """The values of `count` PJRT_NamedValues at an address, by name. All of them must be integers."""
     found: dict[str, int] = {}
     for _ in range(count if address else 0):
         with view(STRUCTS["NamedValue"], address or 0) as row:

@@ -25,7 +25,7 @@ WORKSPACE = AllocationKind.WORKSPACE, 0
 
 @dataclass(slots=True, eq=False)
 class LiveValue:
-    """A value that exists: in registers if `register`, in memory, or both."""
+    """A value that exists: in registers if `register` is true, in memory, or in both."""
 
     shape: Shape
     register: bool

@@ -363,7 +363,9 @@ def _last_uses(order: dict[Instruction, int]) -> dict[Instruction, int]:
 
 
 def _written(step: Step, inside: dict[int, list[BufferSlice]]) -> list[BufferSlice]:
-    """The slices that a step writes on any path; `inside` has those of its nested steps, by id."""
+    """The slices that a step writes on any path; `inside` has the slices of each of its nested steps, by the
+    step's id.
+    """
     found = [slice_ for nested in nested_steps(step) for slice_ in inside[id(nested)]]
     if isinstance(step, kinds.CopyStep | kinds.TransferStep):
         results: Sequence[ArrayValue | None] = (step.target,)

@@ -181,7 +181,9 @@ def read_more(message: Proto, shape: AnyShape) -> tuple[tuple[str, str], ...]:
 
 
 def write_more(more: tuple[tuple[str, str], ...], message: Proto) -> None:
-    """Writes attributes that the graph stores as text into an instruction's message."""
+    """Writes the attributes `more`, which the graph stores as pairs of name and text, into an instruction's
+    message.
+    """
     for name, text in more:
         if name in EXTRAS:
             field, _, made = EXTRAS[name]

@@ -282,7 +282,9 @@ class _Reader:
 def _carry(
     owner: Module | Computation | Instruction, message: Proto, known: Set[str], op: Op | None = None
 ) -> None:
-    """Stores the fields of a message that are not in `known`, so that the writer can write them again."""
+    """Stores the fields of a message that are not in `known` for its `owner`, so that the writer can write
+    them again.
+    """
     if not message.keys() <= known:
         CARRIED[owner] = (op, {key: value for key, value in message.items() if key not in known})
 

@@ -191,7 +191,9 @@ DOMAIN_FIELDS = ("domain_entry_sharding", "domain_exit_sharding")
 
 
 def write_groups(groups: ReplicaGroups, message: Proto, around: object) -> None:
-    """Writes replica groups to the field for their form: a list, an iota, or axes of a mesh."""
+    """Writes replica groups to the field for their form: a list, an iota, or axes of a mesh. `around` is not
+    used.
+    """
     form = groups.form
     if isinstance(form, MeshAxes):
         message["mesh_axes_replica_group_list"] = {
@@ -209,8 +211,8 @@ def write_groups(groups: ReplicaGroups, message: Proto, around: object) -> None:
 
 
 def read_groups(message: Proto, around: object) -> ReplicaGroups:
-    """Reads the replica groups of an instruction, in any of their forms: a list, an iota, or axes of a
-    mesh.
+    """Reads the replica groups of an instruction, in any of their forms: a list, an iota, or axes of a mesh.
+    `around` is not used.
     """
     try:
         if "iota_collective_device_list" in message:
@@ -229,7 +231,7 @@ def read_groups(message: Proto, around: object) -> ReplicaGroups:
 
 
 def write_pairs(pairs: SourceTargetPairs, message: Proto, around: object) -> None:
-    """Writes the source-target pairs of a `collective-permute` to its message."""
+    """Writes the source-target pairs of a `collective-permute` to its message. `around` is not used."""
     found = pairs.pairs
     if pairs.text:
         raise InvalidArgument(f"source_target_pairs={pairs.text} cannot be written as a proto")
@@ -237,14 +239,14 @@ def write_pairs(pairs: SourceTargetPairs, message: Proto, around: object) -> Non
 
 
 def read_pairs(message: Proto, around: object) -> SourceTargetPairs:
-    """Reads the source-target pairs of a `collective-permute` from its message."""
+    """Reads the source-target pairs of a `collective-permute` from its message. `around` is not used."""
     found = message.get("source_target_pairs", ())
     return SourceTargetPairs(tuple((p.get("source", 0), p.get("target", 0)) for p in found))
 
 
 def write_domain(text: str, message: Proto, around: object) -> None:
     """Writes the shardings of a `domain` to its message. `entry` in HLO text is the exit in XLA's message,
-    and the reverse.
+    and the reverse. `around` is not used.
     """
     found = _DOMAIN.fullmatch(text)
     if found is None:
@@ -254,6 +256,6 @@ def write_domain(text: str, message: Proto, around: object) -> None:
 
 
 def read_domain(message: Proto, around: object) -> RawText:
-    """Reads the shardings of a `domain`, as HLO text."""
+    """Reads the shardings of a `domain`, as HLO text. `around` is not used."""
     entry, exit_ = (sharding_of(message.get(f"domain_{s}_sharding", {})) or "" for s in ("exit", "entry"))
     return RawText(f'{{kind="sharding", entry={{{entry}}}, exit={{{exit_}}}}}')

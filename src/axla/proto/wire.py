@@ -68,7 +68,9 @@ class _Reader:
         self.shared: dict[tuple[str, bytes], dict[str, Any]] = {}
 
     def message(self, pos: int, end: int, table: MessageType, depth: int) -> dict[str, Any]:
-        """Reads the message between the offsets `pos` and `end`."""
+        """Reads the message of the type `table` between the offsets `pos` and `end`. `depth` is the number of
+        messages around it.
+        """
         if depth > MAX_DEPTH:
             raise BadProto(f"messages are nested more than {MAX_DEPTH} levels deep", pos)
         message: dict[str, Any] = {}
@@ -163,8 +165,8 @@ def _fill(table: MessageType) -> dict[int, tuple[Field, int]]:
 
 
 def varint(data: bytes, pos: int, end: int) -> tuple[int, int]:
-    """Reads a number in groups of seven bits. Returns (number, offset after it). BadProto for an invalid
-    one.
+    """Reads a number in groups of seven bits, between the offsets `pos` and `end`. Returns (number, offset
+    after it). BadProto for an invalid number.
     """
     value = shift = 0
     while pos < end:
@@ -200,7 +202,9 @@ def _skipped(data: bytes, tag: int, pos: int, end: int) -> int:
 
 
 def _fixed(data: bytes, pos: int, end: int, field: Field) -> tuple[Any, int]:
-    """Reads a float of 4 or 8 bytes. Returns (number, offset after it)."""
+    """Reads a float of 4 or 8 bytes at the offset `pos`; the data ends at `end`. Returns (number, offset
+    after it).
+    """
     size = 4 if field.scalar == "f32" else 8
     if size > end - pos:
         raise BadProto(f"a number of {size} bytes is wanted, but {end - pos} bytes are left", pos)

@@ -203,7 +203,8 @@ def failed_call(
     loaded: LoadedProgram, code: int, step: int, detail: int, flag: int, frame: int
 ) -> NoReturn:  # fmt: skip
     """Raises the exception for the error code of a failed run. `flag` is the value of its cancel flag,
-    `frame` the address of its call frame. `step` is the number of a failed custom call, from 1, or 0.
+    `frame` the address of its call frame. `step` is the number of a failed custom call, from 1, or 0;
+    `detail` is a number for the message.
     """
     if code == abi.CANCELLED and flag:
         code = flag  # the flag has the reason of the cancellation

@@ -110,7 +110,8 @@ class Array:
 
     def _hold(self, what: str) -> int:
         """Returns the address of the record after adding a reference to it. The reference protects it from
-        deletion by other threads; the caller must release it.
+        deletion by other threads; the caller must release it. `what` begins the message if the array is
+        deleted.
         """
         return native().array_hold(self, 0) or self._head(what)
 

@@ -46,11 +46,14 @@ from axla.runtime.array import Array, device_put, give_back, maker_of
 from axla.runtime.native import native
 
 _SHORT = 2_000_000
-"""Runs of less than this (in ns) stay on the caller's thread: handing a run over takes 40 us, 2 % of it."""
+"""Runs that take less than this number of nanoseconds stay on the caller's thread: handing a run over takes
+40 us, 2 % of it.
+"""
 
 _FORK_WAIT, _EXIT_WAIT = 5.0, 0.45
-"""The seconds that a fork waits for runs to end, and that the exit of the interpreter waits before it cancels
-runs, and after it."""
+"""The seconds that a fork waits for runs to end, and the seconds that the exit of the interpreter waits
+before it cancels runs, and again after that.
+"""
 
 _MOST_RUNS = 32
 """The limit of runs in a queue: each has already allocated its results."""
@@ -172,8 +175,9 @@ class Task:
         return found
 
     def _make_results(self, donated: Mapping[int, int]) -> None:
-        """Makes the records of the results. One that takes over a donated argument uses its memory, if
-        nothing else refers to that, else a copy.
+        """Makes the records of the results. `donated` has, by a result's number, the address of the record of
+        the donated argument whose memory the result takes over. If something else refers to this memory, the
+        result uses a copy.
         """
         runtime, interface = self.loaded.native, self.loaded.interface
         for result, spec in enumerate(interface.results):
@@ -271,8 +275,9 @@ class Queue:
     def dispatch(
         self, call: Any, loaded: Any, arguments: Sequence[Any], deadline: float | None
     ) -> list[Array]:
-        """Puts a run into the queue and returns its results. A short run whose inputs are ready is executed
-        at once, on this thread.
+        """Puts a run into the queue and returns its results. `call` is the native call of the program
+        `loaded`; `deadline` limits the run, in seconds. A short run whose inputs are ready is executed at
+        once, on this thread.
 
         Raises InvalidArgument for arguments that do not fit, OutOfMemory, and the errors of a run executed at
         once. Errors of other runs are raised when their results are read.

@@ -254,7 +254,7 @@ class RemoteExecutable(Executable):
 
     def _sent(self, rows: list[list[Any]], options: ExecuteOptions) -> list[list[Array]]:
         """Makes the server run the program. `rows` has the arguments for each device; returns the results of
-        each.
+        each device.
         """
         face, link, answer = self.interface, self.link, Message()
         given = [converted(face, row, n, here=False) for n, row in enumerate(rows)]

@@ -25,8 +25,8 @@ class MathKnobs:
 
 @dataclass(frozen=True, slots=True)
 class Caches:
-    """The sizes, in bytes, of the data caches for which kernels are planned: typical of the class of CPU, not
-    read from it.
+    """The sizes, in bytes, of the data caches for which kernels are planned. They are typical of a class of
+    CPU, and not read from the machine.
     """
 
     l1: int = 32 << 10
@@ -117,7 +117,8 @@ class ObjectForm:
 class Target:
     """All facts about a machine that emitters and `value.Values` use; the defaults are those of a plain CPU.
 
-    That a machine has an instruction means that it is one fast instruction there, not a library call.
+    A field such as `has_fma` is true if the operation is one fast instruction on the machine, not a library
+    call.
     """
 
     name: str  # short, as keys of kernels and names of dump files contain it
@@ -173,8 +174,8 @@ class Target:
         return max(1, min(most, self.vector_bytes * 8 // width))
 
     def access_lanes(self, widest: DType) -> int:
-        """The number of adjacent elements that a thread computes at once: the lanes, or more if threads share
-        a step.
+        """The number of adjacent elements that a thread computes at once in a kernel whose widest element
+        type is `widest`: the lanes, or more if several threads share a step.
         """
         width = max(widest.bits, 32) if widest.is_inexact else max(widest.bits, 8)
         return max(self.lanes(widest), min(MOST_ACCESS, self.access_bytes * 8 // width))
@@ -262,7 +263,9 @@ _FAMILIES = {"x86_64": "x86", "i686": "x86", "arm": "arm", "thumb": "arm", "risc
 
 
 def _family(triple: str) -> str:
-    """The key in `_IMPLIED` of a triple's architecture; "" for one that has no features there."""
+    """The name of a triple's architecture, as a key of `_IMPLIED`; "" for an architecture without features in
+    that table.
+    """
     arch = triple.split("-")[0]
     if arch.startswith(("aarch64", "arm64")):
         return "aarch64"

@@ -93,8 +93,8 @@ TARGETS = {found.name: found for found in _ALL}
 
 
 def target(alias: str, *, cpu: str | None = None, features: Sequence[str] = ()) -> CpuTarget:
-    """The target of an alias. `cpu` is another CPU, by LLVM's name, to schedule for; `features` are added or
-    removed.
+    """The target of an alias. `cpu` is LLVM's name of a CPU that replaces the alias's own one in scheduling;
+    `features` (`+fma`, `-avx2`) are added or removed. Raises InvalidArgument for an unknown alias.
     """
     found = TARGETS.get(alias)
     if found is None:

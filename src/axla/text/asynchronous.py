@@ -42,8 +42,8 @@ def share_with_called(start: Instruction) -> None:
 
 
 def start_of(inst: Instruction) -> Instruction[AsyncStart] | None:
-    """The async-start of an asynchronous call, found from itself or from an update; None for any other
-    instruction.
+    """The async-start of an asynchronous call: `inst` itself, or the start of the call to which the update
+    `inst` belongs; None for any other instruction.
     """
     while isinstance(inst.op, AsyncUpdate):
         inst = inst.operands[0]

@@ -156,4 +156,4 @@ OTHER_ATTRIBUTES: dict[str, Callable[[InstructionCursor], str]] = {
     "stack_frames": InstructionCursor.raw,
     "profile_version": InstructionCursor.raw,
 }
-"""Attributes of modules that are kept as text."""
+"""The attributes of modules that are kept as text, with the functions that read them."""

@@ -234,7 +234,7 @@ class InstructionCursor(ShapeCursor):
     def _inferred_shape(
         self, cls: type[Op], fields: dict[str, Any], operands: tuple[Instruction, ...], at: int
     ) -> AnyShape:
-        """Infers the shape of an op that has it as an attribute, where the text omits it."""
+        """Infers the shape of an op that has a field `shape`, where the text omits the shape."""
         if not hasattr(cls, "of") or not all(isinstance(o.shape, Shape) for o in operands):
             self.fail(f"the shape of {cls.opcode} does not follow from its operands: it must be written", at)
         try:
@@ -326,8 +326,8 @@ class InstructionCursor(ShapeCursor):
     # Attributes.
 
     def attributes(self, schema: Schema, fields: dict[str, Any], opcode: str) -> Extra:
-        """Reads all `, name=value`: attributes of the op into `fields`, those of every instruction into the
-        result.
+        """Reads all `, name=value`. Writes the attributes of the op to `fields`, and returns the attributes
+        that every instruction may have.
         """
         common: dict[str, Any] = {}
         more: dict[str, str] = {}

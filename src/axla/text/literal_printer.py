@@ -25,7 +25,9 @@ PAYLOAD_BITS = {name: _MANTISSA[name] for name in ("f64", "f32", "f16", "bf16", 
 """Mantissa bits of the float types whose NaNs carry payloads."""
 
 _SHORTEST = {"f64": 15, "f32": 6}
-"""The digits to try first; they are often enough to distinguish a value from its neighbours."""
+"""The numbers of digits to try first, by element type; they are often enough to distinguish a value from its
+neighbours.
+"""
 
 
 def constant_text(literal: Literal, *, values: bool) -> str:

@@ -243,7 +243,9 @@ def _floats(dtype: DType, texts: Sequence[str]) -> np.ndarray:
 def _set_nans(
     dtype: DType, array: np.ndarray, nans: list[tuple[int, re.Match[str]]], texts: Sequence[str]
 ) -> None:
-    """Writes the signs and payloads of the NaNs into the bits of an array."""
+    """Writes the signs and payloads of the NaNs into the bits of an array. `nans` has the index of each NaN
+    in `texts`, the texts of the elements, and the match of its text.
+    """
     mantissa = PAYLOAD_BITS.get(dtype.name)
     bits = array.view(f"u{array.dtype.itemsize}")
     for n, found in nans:

@@ -36,8 +36,8 @@ def read_archive(path: str) -> dict[str, np.ndarray]:
 
 
 def raw_items(array: np.ndarray) -> np.ndarray:
-    """The array for a NumPy file, as raw items if NumPy does not know its type: NumPy writes arrays of
-    f8e5m2, but cannot read them again.
+    """The array in the form for a NumPy file: as raw items if NumPy does not know its type. NumPy would write
+    an array of f8e5m2, but could not read it again.
     """
     return array.view(f"V{array.itemsize}") if array.dtype.isbuiltin == 2 else array
 
@@ -50,8 +50,8 @@ def _loaded(path: str, option: str, what: str):  # noqa: ANN202 - NumPy names no
 
 
 def as_parameter(array: np.ndarray, shape: Shape, where: str, name: str) -> np.ndarray:
-    """Converts an array for the parameter leaf `name`. Raises InvalidArgument, with a message that begins
-    with `where`, if it does not fit.
+    """Converts an array to one for the parameter leaf `name` of the given shape. If it does not fit, raises
+    InvalidArgument with a message that begins with `where`.
     """
     array = of_raw_items(array, shape.dtype)
     if array.dtype != shape.dtype.numpy or not shape.admits(array.shape):

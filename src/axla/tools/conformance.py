@@ -70,7 +70,9 @@ def level_of(opcode: str) -> str:
 
 
 def chosen(levels: Sequence[str] = (), only: str = "") -> list[tuple[str, DType]]:
-    """The pairs of op and element type of some levels (all by default) whose names match `only`."""
+    """The pairs (op, element type) of the given levels, or of all levels, whose names, such as `add f32`,
+    match the regular expression `only`.
+    """
     wanted = re.compile(only)
     ops = [op for level in levels or LEVELS for op in sorted(OPS) if level_of(op) == level]
     pairs = [(op, dtype) for op in ops for dtype in ALL if op not in UNTYPED or dtype is F32]
@@ -129,8 +131,9 @@ class ConformanceReport:
 
     @property
     def reached(self) -> str:
-        """The highest level that is reached, with all lower ones: in each nothing failed, and at least half
-        of the ops pass with some element type. "none" if the first level is not reached or was not run.
+        """The highest level that is reached. A level is reached if all lower ones are, nothing failed in it,
+        and at least half of its ops pass with some element type. "none" if the first level is not reached or
+        was not run.
         """
         last = "none"
         for level in LEVELS:

@@ -85,7 +85,9 @@ class _Search:
         return ""
 
     def inside(self, module: Module, inst: Instruction, inputs: Sequence[np.ndarray]) -> str:
-        """Text about the first difference inside the computations of an instruction whose value differs."""
+        """Text about the first difference inside the computations of `inst`, whose value differs. `inputs`
+        are the inputs of the module.
+        """
         op = inst.op
         if not isinstance(op, While | Conditional | Call | Fusion):
             return ""
@@ -118,7 +120,7 @@ class _Search:
 
 
 def with_results(module: Module, names: Sequence[str]) -> Module:
-    """A copy of a module whose results are the values of these instructions of the entry."""
+    """A copy of a module whose results are the values of the entry's instructions `names`."""
     work = clone_module(module)
     work.file = module.file
     named = {inst.name: inst for inst in work.entry.instructions}

@@ -38,8 +38,8 @@ def execute(options: argparse.Namespace) -> int:
 
 
 def package(name: str) -> dict[str, str]:
-    """The files of a package: their contents, by their names in its folder. Raises InvalidArgument for an
-    invalid name, or for that of an existing backend.
+    """The files of the package of the backend `name`: their contents, by their paths in the package's folder.
+    Raises InvalidArgument if the name is invalid, or a backend of this name exists.
     """
     if not re.fullmatch(r"[a-z][a-z0-9]*(-[a-z0-9]+)*", name):
         raise InvalidArgument(f"new-backend: {name!r}, wanted lower case letters, digits and hyphens: my-npu")

@@ -130,7 +130,7 @@ def rule_list() -> str:
 
 
 def after_passes(module: Module, passes: str, cpu: str | None) -> str:
-    """Runs passes on a module; returns its text."""
+    """Runs the passes named in `passes` on a module, for the target `cpu`; returns the module's text."""
     from axla.passes import driver
     from axla.passes.added import pipelines
     from axla.passes.pipelines import PASSES

@@ -132,7 +132,9 @@ class _Snapshot(Limit):
 
 
 def text_before_required(text: str, question: Question) -> str:
-    """The text of the module after the passes that a question allows; required passes are left to run."""
+    """The text of the module `text` after the optional passes that the question allows, before the required
+    passes run.
+    """
     from axla.lowering.pipeline import optimize
 
     backend, options = backend_of(question.backend), CompileOptions()
@@ -169,7 +171,7 @@ def passes_outcome(text: str, question: Question) -> Outcome:
 
 
 def _compared(module: Module, work: Module, question: Question) -> Outcome:
-    """Compares the interpreter's results for a module and for its optimized copy."""
+    """Compares the interpreter's results for a module and for `work`, its optimized copy."""
     before = _prepared(module)
     for kind in question.kinds:
         rows = inputs_of(module, question, kind)
@@ -196,8 +198,8 @@ def _prepared(module: Module) -> Module:
 def _interpreted(
     module: Module, rows: list[list[np.ndarray]], interpreter: Interpreter
 ) -> list[list[np.ndarray]]:
-    """Runs a module with the interpreter. Returns for each participant the result leaves, and the values that
-    it put into its outfeed.
+    """Runs a module with the interpreter, with the inputs of each participant (`rows`). Returns for each
+    participant the result leaves, and the values that it put into its outfeed.
     """
 
     class Interpreted:

@@ -101,9 +101,10 @@ def call(
 
 
 def run_apart(program: Packed, inputs: Sequence[bytes], deadline: float = 30.0) -> tuple[list[bytes], str]:
-    """Runs a program so that no range sees what another range of its loop writes. Returns the results, and a
-    text that names a loop whose ranges race ("" if there is none). Raises UnsupportedError for programs that
-    call functions or have unknown sizes, and for large ones.
+    """Runs a program with the bytes of the `inputs` so that no range sees what another range of its loop
+    writes. `deadline` is the limit in seconds. Returns the results, and a text that names a loop whose ranges
+    race ("" if there is none). Raises UnsupportedError for programs that call functions or have unknown
+    sizes, and for large ones.
     """
     face = program.interface.of_code()
     becomes = {alias.result: alias.parameter for alias in face.aliases}
@@ -151,8 +152,8 @@ def run_apart(program: Packed, inputs: Sequence[bytes], deadline: float = 30.0) 
 def _wavers(
     run: Run, begin: int, end: int, memory: np.ndarray, places: np.ndarray, right: np.ndarray
 ) -> bool:  # fmt: skip
-    """Runs a range again and again; returns whether any of the bytes at the indices `places` of `memory` has
-    another value than in `right` at any moment.
+    """Runs the range from `begin` to `end` again and again; returns whether any of the bytes at the indices
+    `places` of `memory` has another value than in `right` at any moment.
     """
     done = np.zeros(1, np.uint8)
     thread = threading.Thread(target=run, args=(begin, end, done.ctypes.data))

@@ -32,7 +32,7 @@ from axla.tools.trial import Outcome, Question, Trials, text_of
 from axla.tools.trial_options import add_trial, question_of, run_line, trials_of
 
 Predicate = Callable[[Module], bool]
-"""Returns whether a module still fails. It must not change the module."""
+"""A function that returns whether a module still fails. It must not change the module."""
 
 ROUNDS = 20
 
@@ -65,9 +65,9 @@ class Reducer:
         verify(self.best)
         if not self._predicate(self.best):
             raise InvalidArgument(f"reduce: module {self.best.name} does not fail as it is")
-        without = shrink.swept(shrink.copy_of(self.best)[0])
-        self._sweeps = shrink.size_of(without) == self.size or self._predicate(without)
         try:
+            without = shrink.swept(shrink.copy_of(self.best)[0])
+            self._sweeps = shrink.size_of(without) == self.size or self._predicate(without)
             for _ in range(ROUNDS):
                 before = self.size
                 self._round()
@@ -146,14 +146,16 @@ def reduce(
     show: Callable[[Reducer], object] = lambda _: None,
 ) -> Module:  # fmt: skip
     """The smallest module found within `seconds` for which `predicate(module)` holds; `module` is not
-    changed. Every candidate is verified before it is passed to the predicate. Raises InvalidArgument if the
-    predicate does not hold for `module`.
+    changed. Every candidate is verified before it is passed to the predicate. `show(reducer)` is called after
+    every attempt. Raises InvalidArgument if the predicate does not hold for `module`.
     """
     return Reducer(module, predicate, seconds=seconds, show=show).run()
 
 
 def fails_like(trials: Trials, question: Question, first: Outcome, *, any_failure: bool = False) -> Predicate:
-    """A predicate: whether a run fails like `first`, or, with `any_failure`, in any way."""
+    """A predicate: whether a module, in a run that `trials` and `question` describe, fails like `first`, or,
+    with `any_failure`, in any way.
+    """
 
     def fails(module: Module) -> bool:
         found = trials.ask(module, question)
@@ -260,7 +262,7 @@ def _words(command: str) -> list[str]:
 
 
 def _shown(start: float) -> Callable[[Reducer], None]:
-    """Returns a function that shows the progress on a terminal."""
+    """Returns a function that shows the progress on a terminal, with the time since `start`."""
 
     def show(reducer: Reducer) -> None:
         if sys.stderr.isatty():

@@ -2,10 +2,10 @@
 
 Parameters are read from .npy files, with one --input per array in the order of the parameters (tuples are
 taken apart, those of --constant left out), or from an .npz file, by their names or numbers. Without files
-they are random; what the entry reads from its infeed always is. A text with elided constants, {...}, runs
-only with --fill-elided. With --reference the program runs on that backend, too, and the first output that
-differs is an error; --compare-every-instruction follows the error to the first value inside the program that
-differs. A program for several replicas runs on as many devices, each with random inputs of its own.
+they are random; the data in the infeed is always random. A text with elided constants, {...}, runs only with
+--fill-elided. With --reference the program runs on that backend, too, and the first output that differs is an
+error; --compare-every-instruction follows the error to the first value inside the program that differs. A
+program for several replicas runs on as many devices, each with random inputs of its own.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--input", metavar="X.npy", action="append", default=[], help="the array of a parameter; repeatable"
     )
     add_inputs(parser)
-    parser.add_argument("--output", metavar="Y.npz", help="write the results to a file, print nothing")
+    parser.add_argument("--output", metavar="Y.npz", help="write the results to a file, do not print them")
     add_constants(parser)
     add_backend(parser, "--backend", "cpu", "cpu (default), one-lane or interpreter")
     add_backend(parser, "--reference", None, "compare with the results of this backend")

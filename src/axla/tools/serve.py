@@ -48,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def number(text: str) -> float:
-    """Parses a size such as 500M or 4G."""
+    """Parses a number of bytes such as 500M or 4G."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)([KMGT]?)", text.upper())
     if match is None:
         raise argparse.ArgumentTypeError(f"{text!r}, wanted a number, as 60, 500M or 4G")
@@ -57,7 +57,7 @@ def number(text: str) -> float:
 
 
 def text(value: float) -> str:
-    """A size in the form that the option takes, such as 4G."""
+    """A number of bytes as text in the form that `number` parses, such as 4G."""
     unit = next((unit for unit, size in reversed(_UNITS.items()) if value and value % size == 0), "")
     return f"{value / _UNITS[unit]:g}{unit}"
 

@@ -42,7 +42,7 @@ class MemoryUse:
 
     @property
     def peak(self) -> int:
-        """The number of the step at which most of the workspace is in use."""
+        """The number of the step at which the most bytes of the workspace are in use."""
         return max(range(len(self.steps)), key=lambda n: self.steps[n][1], default=0)
 
 
@@ -56,7 +56,9 @@ def cost_analysis(module: Module) -> dict[str, float]:
 
 
 def memory_of(module: Module, target_name: str | None = None) -> MemoryUse:
-    """The memory of the compiled program for a module, which is not changed."""
+    """The memory of the compiled program for a module, which is not changed. `target_name` is a target as for
+    --target-cpu, None this machine.
+    """
     from axla.ir.clone import clone_module
     from axla.lowering.pipeline import optimize, program_of
     from axla.program.memory import AllocationKind

@@ -1,7 +1,7 @@
 """axla targets: lists the machines that `axla compile` compiles for.
 
-axla targets                 a table: alias, triple, CPU, features, what is particular
-axla targets cortex-m4f      all about one; a triple of LLVM's stands for its alias
+axla targets                 a table: alias, triple, CPU, features, what is particular axla targets cortex-m4f
+all about one target, given by its alias or by its LLVM triple
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
     axla tfcompile --graph=g.pb --config=g.pbtxt --cpp_class=ns::G --out_header=g.h --out_function_object=g.o
 
 Files called .pbtxt are text, others binary messages. TensorFlow is not needed. CMake has the function
-axla_tf_library: `axla tfcompile --cmake_dir` says where its package is. docs/from-tfcompile.md tells more.
+axla_tf_library: `axla tfcompile --cmake_dir` says where its package is. docs/from-tfcompile.md has more.
 """
 
 from __future__ import annotations

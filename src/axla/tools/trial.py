@@ -238,7 +238,9 @@ def _text(error: Exception) -> str:
 
 
 def difference(module: Module, found: list[np.ndarray], wanted: list[np.ndarray], question: Question) -> str:
-    """The first output, or value in the outfeed, that differs, with its difference; "" if all agree."""
+    """The first output, or value in the outfeed, in which `found` differs from `wanted`, and the difference,
+    as text; "" if all agree.
+    """
     count = len(array_leaves(module.entry.root.shape))
     names = question.backend, str(question.reference)
     report = compare(module, found[:count], wanted[:count], *names, question.tolerance)

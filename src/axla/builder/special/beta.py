@@ -42,8 +42,8 @@ def _ratio(large: XlaOp, small: XlaOp) -> XlaOp:
 
 
 def _factor_of_large(a: XlaOp, b: XlaOp, x: XlaOp, rest: XlaOp) -> XlaOp:
-    """The result of `_factor` for large a and b, from logarithms of the distance of x to the mean a / (a +
-    b).
+    """The result of `_factor`, with the same arguments, for large a and b, from logarithms of the distance of
+    x to the mean a / (a + b).
     """
     a, b = e.Max(a, _LEAST), e.Max(b, _LEAST)
     total = a + b

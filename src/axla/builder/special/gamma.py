@@ -231,7 +231,9 @@ def Igammac(a: XlaOp, x: XlaOp) -> XlaOp:
 
 
 SeriesWeights = Callable[[XlaOp, XlaOp], tuple[XlaOp, XlaOp]]
-"""(a, x) -> (factor for the slope by series or fraction, factor for the slope by the uniform expansion)."""
+"""A function (a, x) -> (factor for the slope by series or fraction, factor for the slope by the uniform
+expansion).
+"""
 
 
 def _slope(a: XlaOp, x: XlaOp, weights: SeriesWeights) -> XlaOp:

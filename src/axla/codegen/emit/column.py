@@ -72,7 +72,9 @@ def _accumulate(
     plan: ColumnPlan, e: Elements, reductions: Sequence[Reduction], partial: Sequence[Sequence[DenseArray]],
     at: tuple[AnyIndex, Index, AnyIndex], rows: int,
 ) -> None:  # fmt: skip
-    """Combines `rows` rows with the partial results, for a vector of columns."""
+    """Combines `rows` rows with the partial results in `partial`, for a vector of columns. `at` is (outer
+    index, first row, columns).
+    """
     outer, row, column = at
     for r, arrays in zip(reductions, partial, strict=True):
         groups: list[tuple[Value, ...]] = []
@@ -99,7 +101,9 @@ def _write(
     partial: Sequence[Sequence[DenseArray]],
     outer: AnyIndex,
 ) -> None:  # fmt: skip
-    """Computes and stores the outputs that do not hold partial results."""
+    """Computes and stores the outputs that do not hold partial results, for the columns [span[0], span[1]) of
+    outer index `outer`. `partial` has the arrays of partial results.
+    """
     todo = [number for number in range(len(k.roots)) if number not in plan.kept_in]
     if not todo:
         return
@@ -152,7 +156,9 @@ class _Shared:
                 self.finish(groups, outer, column, piece)
 
     def accumulated(self, outer: AnyIndex, column: Index, piece: AnyIndex, team: Ssa) -> list[ValueGroup]:
-        """Computes the partial results of a thread for its rows of a column, within a piece."""
+        """Computes the partial results of this thread: combines those rows of a column, within piece number
+        `piece`, that its team takes. `team` is the number of the team.
+        """
         f, t, e = self.f, self.teams, self.k.elements(1)
         low = f.mul(base_of(f, piece), t.piece)
         high = f.index(self.reduced)
@@ -182,7 +188,9 @@ class _Shared:
         return current
 
     def row(self, e: Elements, at: tuple[AnyIndex, Index, Index]) -> list[ValueGroup]:
-        """The elements of a row and column that each reduction combines."""
+        """The values that each reduction combines at the index `at`, (outer, row, column). In the second
+        phase these are the results of pieces; `row` is then the number of a piece.
+        """
         if self.k.phase:
             return _load(self.scratch, (at[1], at[0], at[2]))
         dims = self.plan.outer, self.plan.reduced, self.plan.inner
@@ -192,7 +200,9 @@ class _Shared:
         ]
 
     def halved(self, groups: list[list[ValueGroup]]) -> list[ValueGroup]:
-        """Combines all groups pairwise, neighbours first; their number is a power of two."""
+        """Combines all groups into one: neighbouring groups in pairs, then neighbouring results, and so on.
+        The number of groups is a power of two.
+        """
         e = self.k.elements(1)
         while len(groups) > 1:
             pairs = zip(groups[::2], groups[1::2], strict=True)
@@ -200,7 +210,9 @@ class _Shared:
         return groups[0]
 
     def finish(self, groups: list[ValueGroup], outer: AnyIndex, column: Index, piece: AnyIndex) -> None:
-        """Stores the partial result of a piece, or writes the results."""
+        """Stores the partial results of a piece in scratch memory or, in the last phase, computes the
+        kernel's results and stores them.
+        """
         if not self.last:
             _store(self.scratch, (piece, outer, column), groups)
             return

@@ -1,7 +1,8 @@
 """Writes direct convolutions: register tiles of sums over the window and the input features.
 
 The convolution has one of the forms of the pass `convolution-canonicalize`. A tile has `vectors` along one
-axis of the result and `singles` along another:
+axis of the result and `singles` along another. In parentheses is the operand that is loaded in this form, as
+vectors or as single elements:
 
     features    vectors of output features (the kernel's), singles of the last spatial dimension (the input's)
     pixels      vectors of the last spatial dimension (the input's), singles of output features (the kernel's)
@@ -51,7 +52,9 @@ def emit(k: KernelWriter, plan: ConvolutionPlan) -> None:
 
 
 class _Convolution:
-    """Writes the kernel of a plan that computes sums directly, not by a matrix product."""
+    """Writes the kernel of a plan that computes sums directly, not by a matrix product. In all methods,
+    `vectors` are the indices of the vectors of a tile, and `start` is the index of its first single.
+    """
 
     def __init__(self, k: KernelWriter, form: ConvolutionPlan):
         self.k = k
@@ -105,8 +108,8 @@ class _Convolution:
         return begin < 0 or begin + reach >= self.sizes[-1]
 
     def first(self, tile: AnyIndex, size: int, axis: int) -> AnyIndex:
-        """The first index of tile number `tile`, of `size` indices along an axis of the result; the last tile
-        overlaps the one before it.
+        """The first index of tile number `tile` along an axis of the result. The axis has `axis` indices, a
+        tile `size`; the last tile overlaps the one before it.
         """
         f = self.f
         if isinstance(tile, int):
@@ -126,8 +129,8 @@ class _Convolution:
         return Index(f, base, 1, form.lanes, limit=form.vector_axis)
 
     def tile(self, vectors: Sequence[AnyIndex], start: AnyIndex, written: bool = False) -> None:
-        """Computes the sums of a tile, and stores its results. `written`: whether the last window dimension
-        is unrolled.
+        """Computes the sums of a tile, and stores its results. `vectors` are the indices of its vectors,
+        `start` is the index of its first single. `written`: whether the last window dimension is unrolled.
         """
         form, values = self.form, self.k.values
         zero = values.splat(values.constant(form.accumulator, 0), form.lanes)
@@ -157,8 +160,9 @@ class _Convolution:
         vectors: Sequence[AnyIndex],
         start: AnyIndex,
     ) -> ValueGroup:
-        """Adds products to the sums of a tile. `at` fixes the first window dimensions; `sizes` are those of
-        the others, and of the inputs, over which loops run. The innermost loops are unrolled.
+        """Adds products to the sums of a tile. `at` is the index in the first window dimensions; `sizes` are
+        the sizes of the other window dimensions and of the input features, over which loops run. The
+        innermost loops are unrolled.
         """
         form = self.form
         places = [(column, v, start + n) for n in range(form.singles) for column, v in enumerate(vectors)]
@@ -209,7 +213,9 @@ class _Convolution:
     def sweep(
         self, sums: ValueGroup, at: WindowPosition, vectors: Sequence[AnyIndex], start: AnyIndex
     ) -> ValueGroup:
-        """Adds one window row for the form `channels`: elements of the image are read in order, each once."""
+        """Adds the products for one row of the window to the sums, in the form `channels`: elements of the
+        image are read in order, each once. `at` is the index of the row in the window.
+        """
         form, totals = self.form, list(sums)
         pairs = product(range(form.window[-1]), range(form.singles))
         pairs = sorted(pairs, key=lambda p: p[0] * form.dilation[-1] + p[1] * form.stride[-1])
@@ -255,18 +261,22 @@ class _Convolution:
             self.k.write(e, at, self.hero.shape.dims)
 
     def last(self, vector: AnyIndex, single: AnyIndex) -> AnyIndex:
-        """The index of a result in the last spatial dimension."""
+        """The index in the last spatial dimension of the result at `vector` along the axis of vectors and at
+        `single` along the axis of singles.
+        """
         return vector if self.pixels else single
 
     def output(self, vector: AnyIndex, single: AnyIndex) -> AnyIndex:
-        """The feature number of a result."""
+        """The number of the output feature of the result at `vector` along the axis of vectors and at
+        `single` along the axis of singles.
+        """
         if self.channels:
             return vector
         return self.group * self.form.outputs + (single if self.pixels else vector)
 
     def kernel(self, vector: AnyIndex, single: AnyIndex, at: WindowPosition) -> Value:
-        """The kernel's factor at a window position and an input feature, for a vector and a single of the
-        result.
+        """The factor from the convolution's kernel for the results at `vector` and `single`. `at` is the
+        window position, followed by the input feature.
         """
         width, word = self.form.panels, self.rhs.dims[-1] if len(self.rhs.dims) > len(at) + 2 else 1
         if self.form.reads_panels:
@@ -316,8 +326,8 @@ class _Convolution:
         return self.k.values.shuffle(found, found, lanes)
 
     def seen(self, places: Sequence[AnyIndex], window: Sequence[AnyIndex]) -> list[AnyIndex]:
-        """For each spatial dimension, the image position under a window position; it may be outside the
-        image.
+        """For each spatial dimension, the position in the image that belongs to the result position `places`
+        and the window position `window`; it may be outside the image.
         """
         form = self.form
         steps = zip(places, form.stride, window, form.dilation, form.low, strict=False)

@@ -58,7 +58,9 @@ def butterfly(m: Arithmetic, x: Sequence[ComplexPair]) -> list[ComplexPair]:
 
 
 def _odd(m: Arithmetic, x: Sequence[ComplexPair]) -> list[ComplexPair]:
-    """A transform of odd length; x[k] and x[r - k] have conjugate factors."""
+    """The discrete Fourier transform of r values in registers, for odd r; the factors of x[k] and x[r - k]
+    are conjugate.
+    """
     r = len(x)
     half = (r - 1) // 2
     sums = [plus(x[k], x[r - k]) for k in range(1, half + 1)]
@@ -96,8 +98,8 @@ def emit(k: KernelWriter, plan: FftPlan) -> None:
 
 
 def _table(k: KernelWriter, found: FftPlan, stage: Stage) -> None:
-    """Writes the table of exp(-2 pi i j p / (radix * count)), computed in f64: for each j the real parts for
-    all p, then the imaginary parts.
+    """Writes a stage's table of exp(-2 pi i j p / (radix * count)), computed in f64: for each j from 1 to
+    radix - 1, the real parts for all p < count, then the imaginary parts.
     """
     f, values = k.f, k.values
     lanes = fitting(k.target.lanes(F64), stage.count)
@@ -196,7 +198,7 @@ class _Lines:
         return _Pairs(values, self.whole, element_address(f, array, self.whole, f.mul(outer, count))), count
 
     def lanes(self, count: int) -> int:
-        """The lane count for vectors of complex numbers, at most `count` in all."""
+        """The number of lanes of the vectors that cover `count` complex numbers: at most `count`."""
         return fitting(self.k.target.lanes(C128 if self.dtype is F64 else C64), count)
 
     def run(self, count: int, body: Callable[[Ssa, int], None], first: int = 0) -> None:
@@ -211,7 +213,9 @@ class _Lines:
             body(least(f, loop.index, first + count - lanes, needed=count % lanes != 0), lanes)
 
     def columns(self, column: Ssa, body: Callable[[Ssa, int], None]) -> None:
-        """Runs `body(column of the strip, lanes)` for each existing column, exactly once."""
+        """Runs `body(first column, lanes)` for vectors that cover each column of a strip exactly once.
+        `column` is the first column of the strip; the columns that `body` gets are counted from it.
+        """
         f, axis = self.f, self.axis
         lanes = self.lanes(axis.width)
         count = f.smin(f.sub(axis.inner, column), axis.width)
@@ -237,8 +241,8 @@ class _Lines:
             self.run(count, lambda at, n: target.store(at, line.load(at, n)))
 
     def strip(self, outer: Ssa, column: Ssa, move: Callable[[Ssa, Ssa, int], None]) -> None:
-        """Runs `move(position in the buffer, position in the array, lanes)` for the columns of a strip, row
-        by row.
+        """Runs `move(position in the buffer, position in the array, lanes)` for the elements of a strip, row
+        by row. The strip has the columns from `column` on, at index `outer` of the array's outer dimension.
         """
         f, axis = self.f, self.axis
         with f.loop(0, axis.length, 1) as row:
@@ -248,8 +252,8 @@ class _Lines:
             self.columns(column, lambda at, n: move(f.add(here, at), f.add(there, at), n))
 
     def read_half(self, source: _Pairs | _Planes, target: _Planes) -> None:
-        """Reads the half of a line that determines a real result, into a whole line or one of half the
-        length.
+        """Reads the half of a line that determines a real result. Writes a whole line if the transform has
+        the full length; else a line of half the length, on which a complex transform computes the real one.
         """
         f, m, axis = self.f, self.k.values.m, self.axis
         half = axis.length // 2
@@ -305,7 +309,9 @@ class _Lines:
             self.run(count, lambda at, n: line.store(at, scaled(at, n)))
 
     def write_half(self, target: _Pairs | _Planes, source: _Planes, ends: Stage) -> None:
-        """Writes the non-redundant half of the transform of real values."""
+        """Writes the non-redundant half of the transform of real values, from `source`, the transform of half
+        as many complex values. `ends` has the factors with which the two parts of `source` are combined.
+        """
         f, m, half = self.f, self.k.values.m, self.axis.length // 2
         first = source.load(0, 1)
         zero = m.number(first[0], 0.0)
@@ -361,7 +367,9 @@ class _Lines:
         return [y[0], *(times(m, v, f) for v, f in zip(y[1:], w, strict=True))] if w else y
 
     def together(self, stage: Stage, source: _Planes, target: _Planes, p: Ssa, lanes: int) -> None:
-        """Writes the first stage of a single line: lanes are consecutive p, and results are interleaved."""
+        """Writes the first stage of a single line, for `lanes` consecutive values of p in the lanes of a
+        vector. The results are interleaved, so that those of each p are adjacent in `target`.
+        """
         f = self.f
         x = [source.load(f.add(p, stage.count * k), lanes) for k in range(stage.radix)]
         w = [self.factor(stage, j, p, lanes) for j in range(1, stage.radix)]

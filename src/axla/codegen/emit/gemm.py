@@ -129,7 +129,9 @@ class TiledProduct(Product):
     # -- units and blocks ----------------------------------------------------------------------------------
 
     def _emit_unit(self, batch: Ssa, row: Ssa, col: Ssa) -> None:
-        """Writes one unit: a block of one matrix of the result, from its first row and column on."""
+        """Writes one unit: the block of result matrix number `batch` that begins at row `row` and column
+        `col`.
+        """
         f, spec, cut = self.f, self.spec, self.cut
         high, wide = cut.unit_rows, cut.unit_columns
         rows = row, least(f, f.add(row, high), spec.m, needed=spec.m % high != 0)
@@ -167,7 +169,9 @@ class TiledProduct(Product):
                 self._emit_tile(block, _Place(i.index, j.index, row_start, col_start), a, b)
 
     def _rhs_place(self, block: _Block, col: Ssa) -> Ssa:
-        """The offset in rhs of a tile's first element."""
+        """The offset, in elements of rhs, of the first element that a tile reads: at the first step of k of
+        the block, in column `col`.
+        """
         f, panel = self.f, self.spec.panel
         if not panel:
             return block.rhs.at(block.first, col)
@@ -195,8 +199,8 @@ class TiledProduct(Product):
                 pack_last(block.rhs, self.rhs_pack, **options)
 
     def _whole_words(self, block: _Block) -> tuple[Ssa, Ssa | None]:
-        """The number of whole words of k in a block, and whether an incomplete word follows them (None: in no
-        block).
+        """(the number of whole words of k in a block, whether an incomplete word follows them). The second
+        one is None if no block has an incomplete word.
         """
         f, spec = self.f, self.spec
         if not spec.missing:
@@ -239,7 +243,9 @@ class TiledProduct(Product):
                 self._prefetch(array.pointer, first, array.dtype, level=3, write=write)
 
     def _prefetch(self, array: Ssa, first: Ssa, dtype: DType, *, level: int, write: int = 0) -> None:
-        """Prefetches columns of a tile, from the element `first` on. `level`: LLVM's locality."""
+        """Prefetches one row of a tile, `Tile.columns` elements from element `first` of the array on. `level`
+        is the locality and `write` the kind of access (1: write), both as LLVM's prefetch takes them.
+        """
         f, size = self.f, dtype.itemsize
         for offset in range(0, self.tile.columns * size, 64):
             # Not a gep of the array: an address outside of it would be poison.
@@ -343,7 +349,9 @@ class TiledProduct(Product):
         f.ret()
 
     def _emit_piece(self, inner: Product, row: Ssa, col: Ssa, lanes: int) -> None:
-        """Finishes one vector of the tile; row and column are within the part of the tile that is new."""
+        """Finishes `lanes` sums of the tile, at `row` and `col` of its new part: adds the sums of earlier k
+        blocks, then computes and stores the results, or stores the sums if a k block follows.
+        """
         f, p, width = inner.f, inner.f.params, self.tile.columns
         value = inner.load(p["tile"], f.add(f.mul(row, width * self.parts), col), lanes, width)
         place = p["batch"], f.add(p["row"], row), f.add(p["col"], col)

@@ -121,7 +121,9 @@ class Gemv(Product):
                 self.store(total, self.strip, slot, self.planes)
 
     def chunk(self, sums: Sequence[Value], row: Ssa, k: Ssa) -> list[Value]:
-        """Adds the products of one iteration over k to the sums: a vector for each accumulator chain."""
+        """Adds the products of one iteration, from step `k` on, to the sums of the rows from `row` on. Each
+        row has a sum for each accumulator chain, and each chain takes a vector of steps.
+        """
         f, found, chains = self.f, list(sums), self.tile.vectors
         for chain in range(chains):
             at = f.add(k, chain * self.width)

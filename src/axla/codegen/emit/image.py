@@ -30,7 +30,9 @@ def emit(k: KernelWriter, plan: ConvolutionPlan) -> None:
 
 
 class _Image(MatrixOffsets):
-    """The image of one feature group, an array of these dimensions, as the matrix of patches."""
+    """The image of one feature group as the matrix of patches. The image is an array of the sizes `dims` at
+    the address `start`.
+    """
 
     def __init__(self, f: LlvmFunction, form: ConvolutionPlan, start: Ssa, dims: Sequence[int], group: Index):
         self.f, self.form, self.start, self.dims = f, form, start, dims

@@ -112,8 +112,9 @@ def _step(
     sums: Sums, tile: Tile, lhs: tuple[Factor, Ssa], rhs: tuple[Factor, Ssa], step: int,
     totals: Sequence[Value], left: int | None = None,
 ) -> list[Value]:  # fmt: skip
-    """Adds, for one step of k, all products of a column of A and a row of B to the sums. `left`: the number
-    of elements of B from that row on; no more are read.
+    """Adds all products of a column of A and a row of B to the sums. `lhs` and `rhs` are each a factor and an
+    address; `step` is the number of steps of k from the address on. `left`: the number of elements of B from
+    that row on; no more are read.
     """
     (a_at, a), (b_at, b) = lhs, rhs
     row: list[Value] = []

@@ -35,7 +35,9 @@ class Order:
 
 
 def _as_parameter(e: Elements, value: Value, parameter: Instruction) -> Value:
-    """An element in the type by which the comparator compares it, which may be another float type."""
+    """Converts an element to the type of `parameter`, a parameter of the comparator, which may be another
+    float type than that of the element.
+    """
     return e.values.convert(value, shape_of(parameter).dtype)
 
 

@@ -150,7 +150,7 @@ class Matrix:
         return self._moved(self.sums.read_at(place, lanes))
 
     def last(self, k: Ssa, other: Ssa) -> Value:
-        """Loads the last, incomplete word of k in a row of lhs, or column of rhs, given by `other`."""
+        """Loads the last, incomplete word of k of row `other` of lhs, or of column `other` of rhs."""
         f, spec = self.sums.f, self.sums.spec
         row, column = (f.mul(k, spec.word), other) if self.down else (other, k)
         return self._words(row, column, spec.word - spec.missing, 1)
@@ -161,7 +161,9 @@ class Matrix:
         return Value(value.dtype, value.lanes, ((self.sums.values.m.reg(value.ssa) ^ SIGNS).ssa,))
 
     def _words(self, row: Ssa | int, column: Ssa | int, count: int, lanes: int) -> Value:
-        """Joins the short numbers in `count` steps of k to words."""
+        """Loads `lanes` words, each joined from the short numbers in `count` steps of k, from `row` and
+        `column` on.
+        """
         f, values = self.sums.f, self.sums.values
         dtype = U8 if self.sums.spec.word == 4 else U16
         first, words = self.at(row, column), None

@@ -434,7 +434,9 @@ class _Row:
 
 
 _SIMPLE = (hlo.Parameter, hlo.Broadcast, hlo.Reshape, hlo.Bitcast, hlo.Constant, hlo.Convert)
-"""The ops, besides elementwise ones, that handle columns two apart like neighbours."""
+"""The ops, besides elementwise ones, that may be computed for even and odd columns separately: for columns
+that are two apart, their code is the same as for adjacent columns.
+"""
 
 
 def _joined(

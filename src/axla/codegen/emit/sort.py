@@ -104,7 +104,9 @@ class _Sort:
             branch.merge([])
 
     def by_elements(self, source: _Line, target: _Line, buffers: list[_Line], scratch: Ssa) -> None:
-        """Sorts a line by digits or by merging."""
+        """Sorts a line from `source` to `target`: by digits if the sort has a key, else by merging. `buffers`
+        are the two lines between which passes move elements; `scratch` has space for the counts of digits.
+        """
         key = self.layout.key
         if key is not None:
             self.by_digits(source, target, buffers, scratch, key)
@@ -148,8 +150,8 @@ class _Sort:
                 target.store(search.results[0], new)
 
     def passes(self, buffers: list[_Line], run: int, passes: int) -> None:
-        """Merges neighbouring runs, which are twice as long in each pass, from one buffer to the other and
-        back.
+        """Runs `passes` passes, from one buffer to the other and back. Each merges pairs of neighbouring
+        runs; runs have `run` elements before the first pass, and twice as many after each.
         """
         f = self.f
         count = len(self.layout.dtypes)
@@ -209,7 +211,9 @@ class _Sort:
     def by_digits(
         self, source: _Line, target: _Line, buffers: list[_Line], counts: Ssa, key: SortKey
     ) -> None:
-        """Sorts by the lowest digit, then by the next, ...; a digit that all elements share is skipped."""
+        """Sorts by the lowest digit, then by the next one, and so on; a digit that all elements share is
+        skipped. `counts` is the address of the tables of counts, one for each digit.
+        """
         f, digits = self.f, self.layout.digits
         self.count_digits(source, buffers[0], counts, key)
         state = [*buffers[0].pointers, *buffers[1].pointers]
@@ -251,7 +255,8 @@ class _Sort:
                 f.store(f.add(count, f.const("i32", 1)), place, 4)
 
     def starts(self, table: Ssa) -> Ssa:
-        """Turns counts into the positions where the elements with each value begin.
+        """Replaces the counts in the table of a digit by positions: for each value of the digit, where its
+        elements begin.
 
         Returns whether one value has all elements.
         """
@@ -266,7 +271,9 @@ class _Sort:
         return loop.results[1]
 
     def distribute(self, source: _Line, target: _Line, table: Ssa, key: SortKey, digit: int) -> None:
-        """Copies each element to the next free position for its value of the digit."""
+        """Copies each element to the next free position for its value of digit number `digit`. `table` has
+        these positions, by value.
+        """
         f = self.f
         with f.loop(0, self.length, 1, nonempty=True) as loop:
             element = source.load(loop.index)

@@ -60,7 +60,9 @@ class NetworkSort:
         return values.compare("EQ", differ, values.constant(U32, 0)).ssa
 
     def inside(self, position: Ssa) -> Ssa:
-        """The start of a vector of the line: the last vector overlaps the one before it."""
+        """The position at which a vector of the line is loaded or stored: `position`, or less for the last
+        vector, which ends at the end of the line and overlaps the one before it.
+        """
         return least(self.f, position, self.length - self.lanes, needed=self.length % self.lanes != 0)
 
     def element_bits(self, bits: Value) -> Value:
@@ -175,7 +177,9 @@ def _sorted_pairs(count: int) -> list[tuple[int, int]]:
 
 
 def _halving_pairs(count: int) -> list[tuple[int, int]]:
-    """The pairs of `count` values that are half of them apart, then those a quarter apart, and so on."""
+    """The pairs of positions, among `count` positions, that are half of `count` apart, then those that are a
+    quarter of `count` apart, and so on.
+    """
     found, distance = [], count // 2
     while distance:
         found += [(n, n + distance) for n in range(count) if not n & distance]

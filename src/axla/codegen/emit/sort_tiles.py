@@ -204,8 +204,8 @@ class TileSort:
         self.put(high, f.select(swap, x, y))
 
     def write(self, place: SortSlot, goal: SortSlot, real: SortSlot) -> None:
-        """Copies the elements in sorted order: that at position p of the tile to the offset `goal(p)`, if
-        `real(p)`.
+        """Copies the elements in sorted order. For each position p of the tile with `real(p)`, copies the
+        element of the slot there, from the offset `place(slot)` of the source to the offset `goal(p)`.
         """
         f = self.f
         with self.k.walk(f.index(0), f.index(self.plan.tile), 1) as loop, f.if_(real(loop.index)):

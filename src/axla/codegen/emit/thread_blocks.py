@@ -67,8 +67,8 @@ class Dense(MatrixOffsets):
 
 @dataclass(frozen=True)
 class _Slot:
-    """A vector of an operand's slice that one thread loads: its offset in the operand for the slice at k = 0;
-    its k within the slice; its place in local memory.
+    """A vector of an operand's slice that one thread loads. `start` is its offset in the operand for the
+    slice at k = 0, `k` its k within the slice, `place` its index in local memory.
     """
 
     start: Ssa
@@ -253,7 +253,9 @@ class Blocks(Product):
             self._give_part(batch, self.f.add(row, number * cut.part_rows), col)
 
     def _give_part(self, batch: Ssa, row: Ssa, col: Ssa) -> None:
-        """Writes the results of the rows from `row` on, whose sums are in local memory."""
+        """Computes and stores the results of one part of the tile, whose sums are in local memory. The part
+        begins at row `row` and column `col` of matrix number `batch`.
+        """
         f, cut, spec = self.f, self.cut, self.spec
         with self.k.walk(f.index(0), f.index(cut.part_rows * cut.columns), 1) as loop:
             at_row = f.add(row, f.udiv(loop.index, cut.columns))
@@ -323,8 +325,9 @@ class Threads(Blocks):
         return sums
 
     def _read(self, side: TileSide, half: Ssa, step: int, count: int, number: Ssa, teams: int) -> list[Value]:
-        """Loads this thread's elements for one step of k: vectors of adjacent elements, between which lie
-        those of the other threads.
+        """Loads this thread's `count` elements for step `step` of k: vectors of adjacent elements, between
+        which lie those of the other threads. The block's rows of lhs, or columns of rhs, are divided among
+        `teams` threads; this is number `number`.
         """
         f, pitch, lanes = self.f, side.staging.pitch, neighbours(self.spec, count)
         steps = self.cut.depth // self.cut.groups
@@ -399,7 +402,10 @@ class Warps(Blocks):
         return [Value(self.dtype, 1, (x,)) for x in total]
 
     def _squares(self, side: TileSide, half: Ssa, k: int, number: int, team: Ssa, teams: int) -> list[Ssa]:
-        """Loads a 16 x 16 block for this warp; returns the four words of this thread."""
+        """Loads block number `number` of 16 x 16 elements for this warp, from step `k` of the slice on;
+        returns the four words of this thread. The rows of lhs, or columns of rhs, are divided among `teams`
+        warps; this is number `team`.
+        """
         f, staging = self.f, side.staging
         lane = f.urem(self.thread, WARP)
         far = f.mul(f.udiv(lane, SQUARE), 8)

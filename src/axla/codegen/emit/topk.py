@@ -238,7 +238,9 @@ class _Together(_Selection):
         self.put(high, f.select(better, a, b))
 
     def give(self, block: Ssa) -> None:
-        """Writes the best candidates of a piece to scratch memory, or stores the results."""
+        """Writes the best candidates of piece number `block` to scratch memory or, in the last phase, stores
+        those of line number `block` as results: their elements and positions.
+        """
         f, values, count = self.f, self.values, self.count
         elements, places = (self.flat(o, count) for o in self.kernel.outputs)
         with self.kernel.walk(f.index(0), f.index(count), 1) as loop:

@@ -65,7 +65,8 @@ class _Transpose:
 
     def tile(self, outer: Sequence[AnyIndex], p: Ssa, q: Ssa) -> None:
         """Transposes a block of lanes x lanes elements: loads rows of the input, transposes them in
-        registers, and writes rows of the output.
+        registers, and writes rows of the output. `p` and `q` are the first indices of the block in the output
+        dimensions p and q; `outer` has those in all others.
         """
         f, lanes, dims = self.f, self.lanes, self.output_dims
         wide = self.k.elements(lanes)
@@ -145,7 +146,9 @@ class _Tiles(_Transpose):
             yield [Index(f, f.add(loop.index, n * threads), limit=size) for n in range(batch)]
 
     def within(self, start: AnyIndex, offset: AnyIndex, dim: int, tile: int) -> Index:
-        """An index of an output dimension, at most the last one where the tile reaches beyond the array."""
+        """The index `start + offset` in output dimension `dim`, or the last index of the dimension if that is
+        lower. `tile` is the size of the tile in this dimension.
+        """
         f, size = self.f, self.output_dims[dim]
         at = f.add(base_of(f, start), base_of(f, offset))
         return Index(f, least(f, at, size - 1, needed=size % tile != 0), limit=size)
@@ -180,7 +183,9 @@ class _Tiles(_Transpose):
                 store(values)
 
     def inside(self, start: tuple, place: tuple) -> AbstractContextManager[None]:
-        """Opens code that runs only for elements of the tile that are in the array."""
+        """Opens code that runs only if an element of the tile is in the array. `start` is the (p, q) index at
+        which the tile begins, `place` the index of the element within the tile.
+        """
         f = self.f
         found = None
         for first, offset, dim, tile in zip(start, place, (self.p, self.q), self.tile_dims, strict=True):

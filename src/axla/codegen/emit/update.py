@@ -61,7 +61,9 @@ class _Shared:
         return self.k.walk(low, f.smin(f.add(low, threads), count), 1)
 
     def free(self) -> None:
-        """Each thread combines one element of the updates."""
+        """Writes code in which each thread combines one element of the updates with the operand, in any
+        order.
+        """
         g = self.g
         work = g.batch_count * g.window_count
         with self.numbers(work) as loop:
@@ -72,7 +74,9 @@ class _Shared:
                 self.combine(batch, start, number % g.window_count)
 
     def owners(self) -> None:
-        """Each thread reads all start indices, in order, and combines the updates at those that it owns."""
+        """Writes code in which each thread reads all start indices, in order, and combines the updates at
+        those that it owns.
+        """
         f, g, owners = self.f, self.g, self.plan.owners
         work = owners * g.window_count
         with self.numbers(work) as loop:
@@ -88,7 +92,9 @@ class _Shared:
                     self.combine(batch, start, number % g.window_count)
 
     def window(self) -> None:
-        """The threads process one window after the other; each thread handles some of its elements."""
+        """Writes code in which the threads process one window after the other; each thread combines some of
+        its elements.
+        """
         f, g = self.f, self.g
         with f.loop(0, g.batch_count, 1) as batches:
             batch = self.batch(Index(f, batches.index, limit=g.batch_count))
@@ -98,7 +104,9 @@ class _Shared:
             self.k.share.barrier(everywhere=True)
 
     def combine(self, batch: tuple[AnyIndex, ...], start: dict[int, AnyIndex], number: AnyIndex) -> None:
-        """Combines element `number` of a window with the operand."""
+        """Combines element number `number` of a window with the operand. `batch` is the index of the window
+        among all updates; `start` has its start in each operand dimension.
+        """
         f, g, e, arrays = self.f, self.g, self.k.elements(1), self.k.outputs
         window = delinearize(number, g.window_sizes)
         at = g.operand_index(start, window)
@@ -119,7 +127,7 @@ _SHARED = {Sharing.FREE: _Shared.free, Sharing.OWNERS: _Shared.owners, Sharing.W
 
 
 def _alone(k: KernelWriter, plan: ScatterPlan) -> None:
-    """One thread combines all updates, with vectors along the rows of windows."""
+    """Writes code in which one thread combines all updates, with vectors along the rows of windows."""
     f, g = k.f, Scattering(k.named[plan.hero])
     arrays, minor = k.outputs, plan.row
     rows = g.window_count // max(minor, 1)

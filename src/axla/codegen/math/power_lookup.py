@@ -62,7 +62,7 @@ def _is_normal(bits: Reg) -> Reg:
 
 
 def _exp(x: Reg, low: Reg, order: Literal["little", "big"]) -> Reg:
-    """Computes exp(x + low) for |x| below `_USUAL`."""
+    """Computes exp(x + low) for |x| below `_USUAL`. `order` is the byte order of the machine."""
     m = x.m
     shifted = m.fma(x, 1 / sum(_STEP), m.magic(x))
     n, count = shifted - m.magic(x), shifted.bits()
@@ -75,7 +75,9 @@ def _exp(x: Reg, low: Reg, order: Literal["little", "big"]) -> Reg:
 
 
 def _row(x: Reg, content: bytes, number: Reg, width: int) -> Sequence[Reg]:
-    """Loads row `number` of a table of f64 numbers, `width` per row."""
+    """Loads row number `number` of a table with `width` f64 numbers per row. `content` has the bytes of the
+    table; x is any register of the function.
+    """
     f = x.m.f
     row = f.data(content).item(number.ssa, 8 * width)
     return [x.m.reg(f.load("double", row.at(8 * k), 8, readonly=True)) for k in range(width)]

@@ -61,7 +61,7 @@ def emit(m: GlueModule) -> None:
 @_FUNCTIONS("bind_array", "ptr", "argument:ptr, info:ptr")
 def _bind_array(f: GlueFunction, argument: Ssa, info: Ssa) -> None:
     """Returns the record of an Array argument, or null, perhaps with an exception set, if the argument does
-    not fit its parameter.
+    not fit its parameter, which `info` describes.
     """
     f.guard(argument.get(ARRAY, "info").ne(info), f.null())
     record = argument.get(ARRAY, "record")
@@ -106,9 +106,9 @@ def _unbind(f: GlueFunction, arguments: Ssa, count: Ssa, claimed: Ssa, held: Ssa
 def _bind(
     f: GlueFunction, program: Ssa, arguments: Ssa, addresses: Ssa, claimed: Ssa, held: Ssa, holds: Ssa
 ) -> None:
-    """Fills `addresses` with those of the arguments, `claimed` with the records of donated arrays, and `held`
-    with records that are kept during a run without the interpreter lock. Returns 1, or 0 if an argument does
-    not fit.
+    """Fills `addresses` with those of the arguments and `claimed` with the records of donated arrays. If
+    `holds` is set, as for a run without the interpreter lock, also fills `held`, with records that must be
+    kept during the run. Returns 1, or 0 if an argument does not fit.
     """
     count, specs = program.get(PROGRAM, "parameter_count"), program.get(PROGRAM, "parameters")
     array_type = f.glob("array_type").load("ptr")
@@ -244,8 +244,9 @@ def _run_entry(f: GlueFunction, program: Ssa, frame: Ssa, flags: Ssa) -> None:
 
 @_FUNCTIONS("grid_leave", "void", "peers:ptr, code:i32")
 def _grid_leave(f: GlueFunction, peers: Ssa, code: Ssa) -> None:
-    """Stops the run of all participants, and waits until none of them uses the memory of another one. The
-    wait is short, since participants do not wait for others while they use memory.
+    """Stops the run of all participants with the error code `code`, and waits until none of them uses another
+    one's memory. The wait is short, since participants do not wait while they use memory. `peers` is the
+    PEERS struct of the participant that leaves.
     """
     grid, number = peers.get(PEERS, "grid"), peers.get(PEERS, "number").cast("i32")
     grid.at(GRID.offset("culprit")).exchange(f.i32(0), number + 1)
@@ -364,7 +365,9 @@ def _result(f: GlueFunction, program: Ssa, records: Ssa) -> None:
 
 @_FUNCTIONS("fail", "ptr", "owner:ptr, code:i32, frame:ptr, flag:ptr")
 def _fail(f: GlueFunction, owner: Ssa, code: Ssa, frame: Ssa, flag: Ssa) -> None:
-    """Makes Python raise the exception for an error code; returns null."""
+    """Calls the Python function in `failed_call`, which raises the exception for an error code; returns null.
+    An exception that is already set, by a signal handler, is kept.
+    """
     f.guard(f.call("ptr", "PyErr_Occurred").ne(0), f.null())  # a signal's handler raised
     made = f.call("ptr", "report", f.glob("failed_call").load("ptr"), *f.params.values())
     f.call("void", "Py_DecRef", made)  # it raises: this is null, which Py_DecRef accepts
@@ -388,7 +391,9 @@ def _report(f: GlueFunction, function: Ssa, owner: Ssa, code: Ssa, frame: Ssa, f
 
 @_FUNCTIONS("call_slowly", "ptr", "self:ptr, arguments:ptr, count:i64, names:ptr, flag:ptr")
 def _slow(f: GlueFunction, this: Ssa, arguments: Ssa, count: Ssa, names: Ssa, flag: Ssa) -> None:
-    """Calls `slow_call`, the Python function for calls whose arguments do not fit."""
+    """Calls `slow_call`, the Python function for calls whose arguments do not fit. `flag` is the address of
+    the cancel flag of the call, or null.
+    """
     keywords = f.slot(f.i64(0))
     with f.if_(names.ne(0)):
         keywords.store(f.call("i64", "PyTuple_Size", names))
@@ -428,8 +433,8 @@ def _release_arguments(f: GlueFunction, program: Ssa, records: Ssa, claimed: Ssa
 
 @_FUNCTIONS("call_bound", "ptr", "self:ptr, arguments:ptr, given_flag:ptr, lists:ptr")
 def _call_bound(f: GlueFunction, this: Ssa, arguments: Ssa, given_flag: Ssa, lists: Ssa) -> None:
-    """Calls a program with the right number of arguments; `lists` has space for all lists of addresses and
-    records.
+    """Calls a program with the right number of arguments; `given_flag` is the address of a cancel flag, or
+    null. `lists` has space for all lists of addresses and records.
     """
     program, owner = this.get(CALLABLE, "program"), this.get(CALLABLE, "owner")
     count, result_count = program.get(PROGRAM, "parameter_count"), program.get(PROGRAM, "result_count")

@@ -356,8 +356,9 @@ def _fold_own(f: GlueFunction, *given: Ssa) -> None:
 
 @_FUNCTIONS("root_of", "i64", "collective:ptr, seat:ptr, rendezvous:ptr, slot:ptr, number:i64")
 def _root_of(f: GlueFunction, collective: Ssa, seat: Ssa, rendezvous: Ssa, slot: Ssa, number: Ssa) -> None:
-    """The position of an operand's root: from the root operand, if there is one (-2 if its value is invalid),
-    else the source of this member.
+    """The position, in the group, of the root of operand `number`. If the collective has a root operand, its
+    value is the position (-2 if the value is not a position); else the position is the source of this
+    member's seat.
     """
     f.guard(collective.get(COLLECTIVE, "rooted").eq(0), seat.get(SEAT, "source"))
     said = slot.get(SLOT, "operands").item(collective.get(COLLECTIVE, "count")).load("ptr")

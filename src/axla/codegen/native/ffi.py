@@ -149,8 +149,8 @@ def _context(args: Ssa, struct: Struct) -> Ssa:
     "ffi_call", "i32", "frame:ptr, operands:ptr, results:ptr, call:ptr, length:i64", exported=True
 )  # fmt: skip
 def _call(f: GlueFunction, frame: Ssa, operands: Ssa, results: Ssa, call: Ssa, length: Ssa) -> None:
-    """Calls a handler for a run: a function with the calling convention `axla`, whose opaque text, `call`, is
-    a CALL.
+    """Calls a handler for a run. This function has the signature of the functions with the calling convention
+    `axla`; its opaque text, `call`, is a CALL struct.
     """
     counts = call.get(CALL, "operands"), call.get(CALL, "results")
     low = f.slot(f.i64(0))
@@ -235,7 +235,9 @@ def _aligned(size: Ssa) -> Ssa:
 
 
 def _place(f: GlueFunction, address: Ssa, size: Ssa, free: Ssa) -> Ssa:
-    """The address of an array in the call: its own or, if that is not aligned, the next free bytes."""
+    """The address of an array's data in a call of a handler: `address` if that is aligned; else the next free
+    bytes, whose address `free` holds and which are then taken.
+    """
     right = (address.cast("i64") & (ALIGNMENT - 1)).eq(0)
     place = f.select(right, address, free.load("ptr"))
     free.store(free.load("ptr").at(f.select(right, f.i64(0), _aligned(size.load("i64")))))
@@ -310,8 +312,8 @@ def _custom_options(f: GlueFunction, args: Ssa, struct: Struct) -> None:
 
 @_FUNCTIONS("ffi_unknown", "ptr", "args:ptr", exported=True)
 def _unknown(f: GlueFunction, args: Ssa) -> None:
-    """The function of the FFI that a handler, compiled for a newer version, calls instead of one that this
-    version lacks.
+    """The function in place of API functions that newer versions of the FFI have. A handler compiled for such
+    a version gets an error when it calls one.
     """
     f.ret(_refused(f, Status.UNIMPLEMENTED, "the function is of a newer version of XLA's FFI"))
 

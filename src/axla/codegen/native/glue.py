@@ -76,8 +76,8 @@ def emit(machine: str, *, checks: bool = False, system: ModuleType = HERE) -> Gl
 
 
 def _link(m: GlueModule, known: Mapping[str, int] = MappingProxyType({})) -> dict[str, int]:
-    """Loads the code of a module, which is compiled once for each version of axla and LLVM. `known` has
-    addresses of functions that it may call.
+    """Loads the code of a module, and returns the addresses of its exported symbols by name. The code is
+    compiled once for each version of axla and LLVM. `known` has addresses of functions that it may call.
     """
     text = m.text()
     key = cache.key_of(cache.compiler(), text)

@@ -139,7 +139,9 @@ def _layout(objects: Sequence[_Object], machine: Machine) -> tuple[int, ...]:
 
 
 def _place_slots(found: _Object, at: int, machine: Machine, outside: set[str]) -> int:
-    """Assigns offsets, from `at` on, to the slots that the code of an object may need; returns their end."""
+    """Assigns offsets, from `at` on, to the slots that the code of an object may need; returns their end.
+    `outside` has the names of symbols that may be out of reach.
+    """
     for _, _, kind, symbol, number, _ in found.relocations():
         if kind in machine.reads or (kind in machine.calls and symbol.name in outside):
             found.slots.setdefault(number, at + _SLOT * len(found.slots))
@@ -185,7 +187,9 @@ def _relocate(found: _Object, memory: memoryview, base: int, table: dict[str, in
 
 
 def _value(found: _Object, symbol: Symbol, base: int, table: dict[str, int]) -> int:
-    """The address of a symbol."""
+    """The address of a symbol that a relocation names. `table` has the addresses of the symbols that other
+    objects define; `base` is the address of the image.
+    """
     name, home = symbol.name, symbol.section
     if home == 0:
         if name not in table:

@@ -135,7 +135,7 @@ def _wait(f: GlueFunction, record: Ssa, until: Ssa) -> None:
 @_FUNCTIONS("axla_array_new", "ptr", "info:ptr, info_object:ptr, record:ptr", exported=True)
 def _array_new(f: GlueFunction, info: Ssa, info_object: Ssa, record: Ssa) -> None:
     """Makes an Array of a record, whose reference it takes over; returns null with an exception set if it
-    fails.
+    fails. `info` describes the array; `info_object` is the Python object that owns `info`.
     """
     array = f.call("ptr", "_PyObject_New", f.glob("array_type").load("ptr"))
     with f.if_(array.ne(0), likely=True):

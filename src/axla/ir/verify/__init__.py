@@ -79,7 +79,9 @@ def verify_graph(module: Module) -> None:
 
 
 def verify_meaning(module: Module) -> None:
-    """Checks the other rules of `verify`, for a module that has passed `verify_graph`."""
+    """Checks the rules of `verify` that `verify_graph` does not check, for a module that has passed
+    `verify_graph`.
+    """
     with located(module.file, module):
         _verify_meaning(module, {})
 
@@ -144,7 +146,7 @@ def _verify_meaning(module: Module, inferred: Inferred) -> None:
 
 _TABLES = calls.RULES, placement.RULES
 _RULES = {opcode: [t[opcode] for t in _TABLES if opcode in t] for table in _TABLES for opcode in table}
-"""The rules for single instructions besides their shapes, by opcode."""
+"""The functions that check single instructions, apart from their shapes, by opcode."""
 
 
 def _verify_computation(computation: Computation) -> None:

@@ -87,8 +87,8 @@ def _verify_writers(computation: Computation) -> None:
 
 
 def _sources(inst: Instruction, made: dict[Instruction, list[BufferLeaf | None]]) -> list[BufferLeaf | None]:
-    """For each leaf of `inst`, the instruction and leaf that created the buffer; None if the leaf is not a
-    buffer.
+    """For each leaf of the value of `inst`, the instruction and leaf that created the buffer; None if the
+    leaf is not a buffer. `made` has this list for each operand.
     """
     if isinstance(inst.op, Tuple):
         return [place for operand in inst.operands for place in made[operand]]

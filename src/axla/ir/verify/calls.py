@@ -35,7 +35,7 @@ def thread_of(computation: Computation) -> str:
 
 
 def verify_called(module: Module, callers: Mapping[Computation, list[Instruction]]) -> None:
-    """Checks all calls of each called computation, given its callers."""
+    """Checks all calls of each called computation. `callers` has the instructions that call it."""
     for computation, calls in callers.items():
         if any(c.opcode == "fusion" for c in calls):
             _verify_fused(module, computation, calls)

@@ -182,7 +182,9 @@ def channel_pairs(inst: Instruction) -> tuple[tuple[int, int], ...]:
 
 
 def transfer_pairs(inst: Instruction, replicas: int, partitions: int) -> list[tuple[int, ...]]:
-    """The source and target pairs of a transfer, as numbers of participants."""
+    """The source and target pairs of a transfer, as numbers of participants, for a program on `replicas`
+    replicas and `partitions` partitions.
+    """
     mode = GroupMode.CROSS_PARTITION if partitions > 1 else GroupMode.CROSS_REPLICA
     rows = range(replicas) if partitions > 1 else (0,)
     return [processes(mode, pair, row, 0, partitions) for row in rows for pair in channel_pairs(inst)]

@@ -15,8 +15,8 @@ from axla.ir.verify.failure import fail
 
 
 def verify_operands(inst: Instruction) -> None:
-    """Checks that operands and control predecessors are in the same computation, that operands list their
-    users, and the number of operands.
+    """Checks that operands and control predecessors are in the same computation, that each operand has the
+    instruction among its users, and that the op accepts the number of operands.
     """
     computation = inst.computation
     for operand in inst.operands:

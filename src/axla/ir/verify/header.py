@@ -9,8 +9,8 @@ from axla.ir.verify.graph import predecessors
 
 
 def _same_array(wanted: AnyShape, found: AnyShape) -> bool:
-    """Whether two shapes agree, up to layout. After layout normalization, `found` has the dimensions of
-    `wanted` in memory order.
+    """Whether two shapes agree, up to layout. They also agree if `found` has the dimensions of `wanted` in
+    memory order, as after layout normalization.
     """
     if wanted.logical is found.logical:
         return True
@@ -56,8 +56,8 @@ def leaf(shape: AnyShape, index: tuple[int, ...]) -> AnyShape | None:
 
 
 def verify_aliases(module: Module) -> None:
-    """Checks aliases of results and parameters, and donated parameters: they exist, have the same size, and
-    occur once.
+    """Checks the aliases of results and parameters, and the donated parameters: all leaves exist, aliased
+    leaves have the same size, and no leaf occurs twice.
     """
     entry = module.entry
     outputs: set[tuple[int, ...]] = set()

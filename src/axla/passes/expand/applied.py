@@ -103,8 +103,9 @@ def _map(inst: Instruction[hlo.Map], apply: Apply, *given: XlaOp) -> list[XlaOp]
 
 
 def _folded(apply: Apply, totals: Sequence[XlaOp], at: XlaOp, values: Sequence[XlaOp]) -> list[XlaOp]:
-    """Combines each value with the element of `totals` at its index `at`, in order. Values with a negative
-    index are ignored.
+    """Combines values with the elements of `totals` at the row-major indices `at`, one after the other:
+    `apply` returns the new elements for the old elements and the values. Values with a negative index are
+    ignored. Returns the new totals.
     """
     count, dims = len(totals), totals[0].dims
 
@@ -124,7 +125,8 @@ def _folded(apply: Apply, totals: Sequence[XlaOp], at: XlaOp, values: Sequence[X
 
 def _windows(inst: Instruction[hlo.Reduce | hlo.ReduceWindow], apply: Apply, *given: XlaOp) -> list[XlaOp]:
     """Computes a reduce or reduce-window by listing the elements that the window covers at each of its
-    positions. The window of a reduce covers all reduced dimensions.
+    positions. The window of a reduce covers all reduced dimensions. `apply` combines elements; `given` has
+    the arrays, then their initial values.
     """
     op, half, builder, whole = inst.op, len(given) // 2, given[0].builder, given[0].dims
     results = list(inst.shape.arrays())

@@ -43,8 +43,8 @@ def _rewrite(inst: Instruction) -> Instruction | None:
 
 
 def _short_iota(indices: Instruction, first: Instruction) -> int | None:
-    """The dimension along which 64-bit indices are an iota, if the indices and the initial index fit in 32
-    bits; else None.
+    """The dimension along which the 64-bit `indices` are an iota, if they and the initial index `first` fit
+    in 32 bits; else None.
     """
     shape, start = shape_of(indices), uniform(first)
     if not isinstance(indices.op, Iota) or shape.dtype.bits <= S32.bits or start is None:
@@ -107,8 +107,8 @@ def _direction(combiner: Computation) -> Direction | None:
 
 
 def _better(inst: Instruction) -> Direction | None:
-    """The direction of a comparison `a > b or a is NaN` (integers: `a > b`) of parameters 0 and 2; None for
-    others.
+    """The direction of a comparison `a > b or a is NaN` (integers: `a > b`), where a and b are parameters 0
+    and 2; None for other instructions.
     """
     parts = inst.operands if isinstance(inst.op, Or) else (inst,)
     found = {_compared(part) for part in parts}

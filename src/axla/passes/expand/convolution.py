@@ -45,7 +45,9 @@ spatial dimension.
 """
 
 PATCHES = 2
-"""Patches become a dot if there are at most PATCHES times as many positions as output features."""
+"""A convolution becomes a dot of its patches if it has at most PATCHES times as many window positions as
+output features.
+"""
 EDGE = 8
 """The most padding of the last spatial dimension that a kernel handles itself, and only for windows of at
 most 2 * EDGE + 1 elements. Other padding is written to memory, since a kernel has code for each position at
@@ -253,7 +255,7 @@ def _by_phases(inst: Instruction, parts: _Parts, target: Target) -> Instruction:
 
 
 def _with(values: Sequence[int], d: int, value: int) -> tuple[int, ...]:
-    """The tuple with the entry at index `d` replaced."""
+    """The tuple of `values` with the entry at index `d` replaced by `value`."""
     return (*values[:d], value, *values[d + 1 :])
 
 
@@ -345,8 +347,8 @@ def _suits_winograd(parts: _Parts, target: Target | None) -> bool:
 
 
 def _whole_words(parts: _Parts, target: Target) -> _Parts:
-    """If the kernel array is a constant, pads it and the input features with zeros to whole words of several
-    short numbers.
+    """Pads the input features with zeros, so that they fill whole words of several short numbers. Does so
+    only if the kernel array is a constant, which is padded in the same way; else returns `parts`.
     """
     x, dtype, values = parts.x, shape_of(parts.x).dtype, values_of(parts.kernel)
     *window, inputs, outputs = shape_of(parts.kernel).dims

@@ -144,7 +144,9 @@ def _nothing(computation: Computation, shape: Shape) -> Instruction:
 
 
 def looked_up(number: Instruction, column: list[int], dtype: DType = S32) -> Instruction:
-    """Looks up an element of a constant table by the number of the partition. `number` is that number."""
+    """The element of the constant table `column` at index `number`, which is the number of the partition.
+    `dtype` is the type of the elements.
+    """
     table = Literal.of(column, dtype)
     row = DynamicSlice((1,))(number.computation.add(Constant(table.shape, table)), number)
     return Reshape(Shape(dtype))(row)

@@ -20,7 +20,7 @@ DEEPEST = 8
 
 def op_expander(module: Module) -> None:
     """Replaces every op that has a method `expand(*operands)` by the result of that method. Raises
-    UnsupportedError for one that still exists after `DEEPEST` rounds.
+    UnsupportedError if such ops still exist after `DEEPEST` rounds.
     """
     for times in range(DEEPEST + 1):
         instructions = (inst for c in module.computations for inst in c.instructions)

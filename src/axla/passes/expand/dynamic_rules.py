@@ -108,8 +108,8 @@ def _reverse(inst: Instruction, operands: Sequence[Sized]) -> Sized:
 
 
 def _whole(result: Sequence[int], x: Sized) -> tuple[Instruction | None, ...]:
-    """The sizes of the dimensions of which a slice takes all elements; None for others. `result` has the
-    sizes of the slice.
+    """For each dimension of `x` of which a slice takes all elements, its valid size; None for other
+    dimensions. `result` has the sizes of the slice.
     """
     return tuple(s if n == m else None for n, m, s in zip(result, x.bounds, x.sizes, strict=True))
 
@@ -166,8 +166,8 @@ def _concatenate(inst: Instruction, operands: Sequence[Sized]) -> Sized:
 
 
 def _reshape(inst: Instruction, operands: Sequence[Sized]) -> Sized:
-    """Dimensions that the reshape does not change keep their sizes. If it changes dynamic dimensions, the
-    elements are gathered one by one.
+    """Handles a reshape. Dimensions that it does not change keep their valid sizes. If it changes dynamic
+    dimensions, the elements are gathered one by one.
     """
     x, result = operands[0], static(shape_of(inst))
     source = Shape(result.dtype, x.bounds, [s is not None for s in x.sizes])
@@ -187,8 +187,8 @@ def _reshape(inst: Instruction, operands: Sequence[Sized]) -> Sized:
 
 
 def _dynamic_reshape(inst: Instruction, operands: Sequence[Sized]) -> Sized:
-    """The dynamic dimensions of the result take their size operands. Static ones keep their size, whatever
-    their size operand is.
+    """Handles a dynamic-reshape. The dynamic dimensions of the result get the sizes that the size operands
+    state. Static dimensions keep their size, whatever their size operand is.
     """
     x, *given = operands
     result = static(shape_of(inst))

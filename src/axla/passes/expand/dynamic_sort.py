@@ -12,8 +12,8 @@ from axla.ir.graph import Computation, Instruction
 
 
 def sorted_first(op: Sort, operands: Sequence[Instruction], counts: Instruction) -> list[Instruction]:
-    """The sorted operands, with all valid elements before all invalid ones. `counts` says which elements are
-    valid.
+    """The sorted operands, with all valid elements before all invalid ones. `counts` says for each element
+    whether it is valid.
     """
     comparator = _with_mask(op.to_apply)
     new = Sort(op.dimensions, op.is_stable, comparator)

@@ -65,7 +65,10 @@ def _places(window: Window, d: int, size: Instruction) -> Instruction:
 
 
 def _convolution(inst: Instruction, operands: Sequence[Sized]) -> Sized:
-    """The batch, spatial and input feature dimensions of the input may have dynamic sizes."""
+    """Handles a convolution. The batch, spatial and feature dimensions of the input, and the input features
+    of the kernel, may have dynamic sizes. Raises UnsupportedError for dynamic sizes of other kernel
+    dimensions, and of dimensions that are divided into groups.
+    """
     op, (x, kernel) = op_of(inst, hlo.Convolution), operands
     labels = op.dim_labels
     features = least(x.sizes[labels.input_feature], kernel.sizes[labels.kernel_input])

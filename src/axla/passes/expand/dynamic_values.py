@@ -81,7 +81,9 @@ def bounds(shape: AnyShape) -> AnyShape:
 
 
 def again(inst: Instruction, operands: Sequence[Instruction], op: Op | None = None) -> Instruction:
-    """Adds the op of an instruction again, with other operands and a static shape. `op` replaces the op."""
+    """Adds an instruction with the op of `inst`, or with `op` if that is given, with other operands and a
+    static shape.
+    """
     found: Any = op or inst.op
     if found.holds_shape:
         found = replace(found, shape=bounds(found.shape))

@@ -41,7 +41,7 @@ def effect_order(module: Module) -> None:
 
 def _kinds(inst: Instruction, holding: Mapping[Computation, Kinds]) -> Kinds:
     """The classes of ops with ordered effects that an instruction runs. An infeed without arrays is not
-    counted.
+    counted. `holding` has the classes that each computation runs.
     """
     op = inst.op
     if op.in_order and op.side_effect:
@@ -62,7 +62,9 @@ def _refuse(opcode: str, pair: Sequence[Instruction]) -> NoReturn:
 def _unordered(
     order: Sequence[Instruction], events: Container[Instruction]
 ) -> Iterator[tuple[Instruction, Instruction]]:
-    """Yields neighbouring events in `order` of which the second does not depend on the first."""
+    """Yields each pair of successive events in `order` of which the second does not depend on the first.
+    `events` has the instructions that are events.
+    """
     # the number of events that an instruction waits for, with itself if it is one
     after: dict[Instruction, int] = {}
     last: Instruction | None = None

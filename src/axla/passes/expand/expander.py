@@ -82,8 +82,8 @@ def _move_control_edges(
 
 
 def written(inst: Instruction, write: Callable[..., Sequence[XlaOp]], *more: Any) -> Instruction:
-    """Inserts the program that `write(inst, *more, *operands)` builds beside the instruction. Returns its
-    result.
+    """Builds a program by `write(inst, *more, *operands)`, and inserts it into the computation of `inst`.
+    Returns the result of the program.
     """
     from axla.builder import ops  # imported here, as many programs do not need the builder
     from axla.builder.xla_builder import XlaBuilder
@@ -100,7 +100,9 @@ def written(inst: Instruction, write: Callable[..., Sequence[XlaOp]], *more: Any
 
 
 def embedded(program: Module, inst: Instruction) -> Computation:
-    """Copies a program into the module of a call, with the source location of the call."""
+    """Copies a program into the module of the call `inst`, with the source location of the call. Returns the
+    copy of the program's entry.
+    """
     mapping: dict[Computation, Computation] = {}
     found = clone_computation(program.entry, inst.computation.module, mapping=mapping)
     for computation in mapping.values():

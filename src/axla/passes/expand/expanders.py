@@ -11,7 +11,9 @@ _WHY = "no emitter knows the op"
 
 
 def _of(ops: str, name: str, home: str, required: str = _WHY, allows: str = "") -> Pass:
-    """Declares the pass that expands these ops (opcodes separated by spaces)."""
+    """Declares the pass that expands the ops `ops` (opcodes separated by spaces). `home` is the path of its
+    function in this package; the other arguments are fields of Pass.
+    """
     return Pass(name, f"expand.{home}", required, ops=frozenset(ops.split()), allows=allows)
 
 

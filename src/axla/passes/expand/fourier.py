@@ -59,7 +59,7 @@ def _transformed(inst: Instruction, op: Fft, x: XlaOp) -> Sequence[XlaOp]:
 
 
 def _axis(x: XlaOp, d: int, inverse: bool) -> XlaOp:
-    """The complex transform of `x` along dimension d."""
+    """The complex transform of `x` along dimension `d`, or the inverse transform if `inverse`."""
     order = [*(k for k in range(len(x.dims)) if k != d), d]
     line, length = ops.Transpose(x, order), x.dims[d]
     if factors(length) is not None:

@@ -23,8 +23,9 @@ Axes = tuple[int, ...]
 @dataclass(frozen=True, slots=True)
 class Cutting:
     """A sharding in terms of the axes of a mesh. `dims`: the axes along which each dimension is cut;
-    `unreduced`: the axes along which the array is still to be summed; `taken`: all axes used for other
-    purposes; `is_open`: whether each dimension may be cut further.
+    `unreduced`: the axes along which the array is still to be summed; `taken`: all axes that the sharding
+    names outside of the dimensions, unreduced axes included; `is_open`: whether each dimension may be cut
+    further.
     """
 
     dims: tuple[Axes, ...]
@@ -48,8 +49,8 @@ class PrimeMesh:
         return prod(self.sizes[axis] for axis in axes)
 
     def parted(self, axes: Axes, size: int) -> Axes:
-        """The longest prefix of `axes` that consists of whole axes of the program and whose number of parts
-        divides `size`.
+        """The longest prefix of `axes` that consists of whole axes of the program's mesh, not only of some
+        prime factors of an axis, and whose number of parts divides `size`.
         """
         found: Axes = ()
         while run := next((run for run in self.runs if run[:1] == axes[len(found) : len(found) + 1]), ()):
@@ -143,7 +144,7 @@ def _mesh_of(what: Tiles | MeshTiles) -> tuple[list[int], tuple[int, ...] | None
 
 
 def _runs(sizes: list[int]) -> list[Axes]:
-    """For each size, the numbers of its prime factors in the list of the prime factors of all sizes."""
+    """For each size, the positions of its prime factors in the list of the prime factors of all sizes."""
     ends = [0, *accumulate(len(_primes(size)) for size in sizes)]
     return [tuple(range(*ends[n : n + 2])) for n in range(len(sizes))]
 

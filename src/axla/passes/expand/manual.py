@@ -71,8 +71,8 @@ def manual_partitioning(module: Module, found: Propagation) -> None:
 
 
 def say_borders(module: Module, found: Propagation) -> None:
-    """Records the shardings of arguments and results, whose shapes are now those of parts, on parameters and
-    root.
+    """Records the shardings of arguments and results on parameters and root, whose shapes are now those of
+    parts. Updates the aliases, and removes the entry layout and the attribute WHOLE_ARRAYS of the module.
     """
     entry = module.entry
     for parameter, sharding in zip(entry.parameters, found.arguments, strict=True):
@@ -144,8 +144,8 @@ def _elements(value: Instruction) -> list[Instruction]:
 
 
 def _donated(module: Module) -> dict:
-    """Keeps aliases of arguments and results whose parts have the same shape; other aliased arguments become
-    donors only.
+    """The aliases and buffer donors of a module, as fields of its configuration. An alias stays if the parts
+    of the argument and of the result have the same shape; else the argument becomes a donor only.
     """
     config, root = module.config, module.entry.root
     kept, donors = [], list(config.buffer_donors)
@@ -212,7 +212,7 @@ def _check(inst: Instruction, cut: Cut | None) -> None:
 
 
 def _run_on_one(call: Instruction, device: int, partitions: int) -> None:
-    """Makes only the partition `device` run a call; the others receive its results."""
+    """Makes only the partition `device` run a call. The other partitions receive its results."""
     computation, module = call.computation, call.computation.module
     operand = computation.add(Tuple(), call.operands)
     on_it, elsewhere = (module.add_computation(name) for name in ("on_one", "elsewhere"))
@@ -229,8 +229,8 @@ def _run_on_one(call: Instruction, device: int, partitions: int) -> None:
 
 
 def _rebuilt(value: Instruction, op: CollectiveBroadcast) -> Instruction:
-    """The result of a call, in which each array is broadcast by `op`, from the partition that ran the
-    call.
+    """Broadcasts each array of `value`, the result of a call, from the partition that ran the call. `op` is
+    the op of the broadcasts. Leaves that are not arrays stay as they are.
     """
     if value.shape.is_tuple:
         return value.computation.add(Tuple(), [_rebuilt(part, op) for part in _elements(value)])

@@ -17,9 +17,9 @@ def marker_removal(module: Module) -> None:
 
 
 def _unmarked(inst: Instruction[CustomCall]) -> Instruction | None:
-    """The operand of a marker, or a copy of the operand if the computation has control edges. Raises
-    UnsupportedError if operand and result have different shapes: a whole array and its parts, which needs
-    several devices.
+    """The operand of a marker, or a copy of the operand if the computation has control edges; None for other
+    calls. Raises UnsupportedError if operand and result have different shapes: they are a whole array and its
+    part, which needs several devices.
     """
     if inst.op.custom_call_target not in MARKERS or len(inst.operands) != 1:
         return None

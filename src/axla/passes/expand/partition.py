@@ -58,8 +58,8 @@ from axla.passes.expand.propagation import Propagation
 from axla.passes.expand.shardings import SHARDING, target_of
 
 WASTE, SMALL = 2, 1 << 14
-"""A program is partitioned only if the partitions together compute at most WASTE times as much as one device,
-and SMALL operations more each.
+"""A program is partitioned only if all partitions together compute at most WASTE times as many operations as
+one device would, and SMALL operations more for each partition.
 """
 
 
@@ -146,7 +146,9 @@ class _Partitioner:
         return PartitionedArray(dims, value.said.unreduced if value.said is not None else ())
 
     def _shape(self, shape: AnyShape, parts: list[PartitionedArray]) -> AnyShape:
-        """The shape with its leaves replaced by the shapes of `parts`, which are removed from the list."""
+        """The shape with each leaf replaced by the shape of its part. `parts` has the parts of the leaves, in
+        order; those that are used are removed from the list.
+        """
         if shape.is_tuple:
             return TupleShape([self._shape(inner, parts) for inner in shape.parts])
         if not isinstance(shape, Shape):
@@ -155,7 +157,9 @@ class _Partitioner:
         return Shape(shape.dtype, tuple(size // n for size, n in zip(shape.dims, counts, strict=True)))
 
     def _as(self, value: Instruction, have: PartitionedArray, want: PartitionedArray) -> Instruction:
-        """Converts a part from the sharding `have` to the sharding `want`."""
+        """Converts `value`, the part of an array in the sharding `have`, to the part in the sharding
+        `want`.
+        """
         rank = len(have.dims)
         made = tuple(axis for axis in have.sums if axis not in want.sums)
         if made:
@@ -178,7 +182,7 @@ class _Partitioner:
     def _handed_on(
         self, value: Instruction, have: Sequence[KnownSharding], want: Sequence[KnownSharding]
     ) -> Instruction:
-        """Like `_as`, for a value that may be a tuple."""
+        """Like `_as`, for a value that may be a tuple. `have` and `want` have a sharding for each leaf."""
         pairs = [(self._part(a), self._part(b)) for a, b in zip(have, want, strict=True)]
 
         def changed(value: Instruction) -> Instruction:
@@ -218,8 +222,8 @@ class _Partitioner:
     def _computed(
         self, new: Computation, inst: Instruction, given: list[Instruction], extra: Extra
     ) -> Instruction:
-        """Applies an op to parts of its operands, and converts the result to the sharding that was
-        propagated.
+        """Applies the op of `inst` to `given`, parts of its operands, in the computation `new`. Converts the
+        result to the sharding that was propagated. Raises _Whole if the op cannot be applied to parts.
         """
         op, values = inst.op, [value for operand in inst.operands for value in self.found.values[operand]]
         is_unknown = isinstance(op, CustomCall) and RULE not in dict(inst.extra.frontend_attributes)
@@ -261,8 +265,9 @@ class _Partitioner:
         return self._as(found, made[0], wanted[0])
 
     def _chosen(self, inst: Instruction, arrays: list[PartitionedArray]) -> dict[int, Axes]:
-        """The axes along which the factors of an instruction are cut: those of its results, then those of its
-        operands that are still unused.
+        """The axes along which the factors of an instruction are cut, by factor number: first the axes of its
+        results, then those axes of its operands that are still unused. `arrays` has the parts of the
+        operands, then of the results.
         """
         factors = self.factors.get(inst)
         if factors is None or isinstance(inst.op, CustomCall | Constant):
@@ -290,8 +295,8 @@ class _Partitioner:
         return chosen
 
     def _misplaced(self, factors: Factors, chosen: dict[int, Axes]) -> int | None:
-        """A factor that is cut although the major factor of its dimension is not cut into single elements;
-        None if there is none.
+        """The number of a factor that cannot be cut, since the factor before it in the same dimension is not
+        cut into single elements; None if there is none. `chosen` has the axes of the factors that are cut.
         """
         for array in factors.arrays:
             for numbers in array:

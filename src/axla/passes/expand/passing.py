@@ -63,8 +63,8 @@ class ShardingRelation:
 
 @dataclass(slots=True)
 class Along:
-    """The axes of an array along a factor. `rest`: further axes of the dimension, which do not divide the
-    factor's size.
+    """The axes along which a factor of an array's dimension is cut. `rest`: further axes of the dimension,
+    which do not divide the factor's size.
     """
 
     axes: Axes
@@ -77,9 +77,10 @@ NONE, FORWARD, BACKWARD, BOTH = "none", "forward", "backward", "both"
 
 
 def direction_of(step: ShardingRelation, kind: FactorKind, level: int) -> str:
-    """The direction in which a step propagates a factor in a round. First come elementwise ops, and ops that
-    compute nothing, on values without other users; then on values with other users; then ops that a partition
-    computes from its own parts; then all others; last, to the results of broadcasts.
+    """The direction in which a step propagates a factor in round `level`. In round 0, elementwise ops, and
+    ops that compute nothing, propagate between values without other users; in round 1, also between values
+    with other users. In round 2, all ops propagate factors for which a partition needs only its own parts; in
+    round 3, other factors, too; in the last round, also to the results of broadcasts.
     """
     op = step.inst.op if step.inst is not None else None
     if kind is FactorKind.KEPT:
@@ -98,7 +99,9 @@ def _is_elementwise(step: ShardingRelation) -> bool:
 
 
 def pass_on(step: ShardingRelation, directions: Sequence[str], grid: PrimeMesh) -> Iterator[KnownSharding]:
-    """Propagates axes between the values of a step; yields the values that gained axes."""
+    """Propagates axes between the values of a step, along each factor in its entry of `directions`. Yields
+    the values that gained axes. `grid` is the mesh.
+    """
     if not any(axes for value in step.values for axes in value.dims):
         return
     factors, count = step.factors, step.operands
@@ -142,8 +145,9 @@ def parts_of(
     grid: PrimeMesh,
     open_: Sequence[bool] = (),
 ) -> dict[int, Along]:
-    """The axes of an array along each factor. The major factors of a dimension take as many of its axes as
-    divide their size. `open_`: whether each dimension may get more axes.
+    """The axes that cut an array along each factor, by factor number. `dims` has the axes of each dimension,
+    `numbers_of` the numbers of its factors. The major factors of a dimension take as many of its axes as
+    divide the factors' sizes. `open_`: whether each dimension may get more axes.
     """
     found: dict[int, Along] = {}
     for dim, numbers in enumerate(numbers_of):
@@ -174,9 +178,9 @@ def _dim(numbers: Axes, parts: dict[int, Along], factors: Factors, grid: PrimeMe
 
 
 def _common(arrays: list[dict[int, Along]], operands: int, number: int, direction: str) -> Axes:
-    """The axes of factor `number` on which all arrays agree. With the direction FORWARD only operands
-    contribute axes, with BACKWARD only results; an array that contributes none may still disagree, which cuts
-    the axes.
+    """The longest prefix of the axes of factor `number` on which all arrays agree. The first `operands` of
+    `arrays` are operands, the others results. With the direction FORWARD only operands contribute axes, with
+    BACKWARD only results; the other arrays may still disagree, which shortens the prefix.
     """
     if direction == NONE:
         return ()
@@ -202,7 +206,9 @@ def _common(arrays: list[dict[int, Along]], operands: int, number: int, directio
 def _in_order(
     wanted: dict[int, Axes], arrays: list[dict[int, Along]], step: ShardingRelation, grid: PrimeMesh
 ) -> list[int]:
-    """The numbers of the factors that have axes to propagate, those from the largest array first."""
+    """The numbers of the factors that have axes to propagate (`wanted`). Factors whose axes come from the
+    largest array are first.
+    """
     sizes = [prod(step.factors.sizes[number] for number in parts) for parts in arrays]
 
     def key(number: int) -> tuple[int, ...]:
@@ -218,7 +224,7 @@ def _in_order(
 
 def _fitting(wanted: Axes, part: Along, used: set[int], size: int, grid: PrimeMesh) -> Axes:
     """The longest prefix of `wanted` along which an array can be cut for a factor of size `size`. `part` has
-    its present axes of the factor, `used` all of its axes.
+    the array's present axes of the factor, `used` all axes of the array.
     """
     if wanted[: len(part.axes)] != part.axes or not part.is_open or part.rest:
         return part.axes

@@ -137,8 +137,8 @@ class Propagation:
     # Shardings given by the program
 
     def _hear(self, results: list[tuple[KnownSharding, Sharding]]) -> PrimeMesh | None:
-        """Reads the given shardings of values. Returns the mesh, which is that of the first given sharding,
-        or None.
+        """Reads the shardings that the program gives to values, and those of `results`. Returns the mesh,
+        which is that of the first such sharding with a mesh; None if there is none.
         """
         single = [
             inst for inst, values in self.values.items() if len(values) == 1 and target_of(inst) != ENTER
@@ -191,8 +191,8 @@ def _new_value(shape: AnyShape) -> KnownSharding:
 
 
 def _structural(inst: Instruction, given: list[list[KnownSharding]]) -> list[KnownSharding] | None:
-    """The values that an instruction only passes on (tuples, elements); None for an instruction that computes
-    values.
+    """The values that an instruction only passes on (tuples, elements), out of `given`, the values of its
+    operands. None for an instruction that computes values.
     """
     op = inst.op
     if isinstance(op, Tuple):

@@ -49,7 +49,7 @@ def _generated(inst: Instruction, op: RngBitGenerator, state: XlaOp) -> Sequence
 
 
 def as_dtype(bits: XlaOp, dtype: DType) -> XlaOp:
-    """The low bits of words, as another element type."""
+    """The low bits of each word in `bits`, as numbers of the element type `dtype`."""
     bits = typed(bits, BY_NAME[f"u{dtype.bits}"])
     return bits if bits.dtype is dtype else ops.BitcastConvertType(bits, dtype)
 

@@ -39,7 +39,7 @@ def _random(inst: Instruction, *given: XlaOp) -> Sequence[XlaOp]:
 
 
 def _words(builder: XlaBuilder, count: int, wide: bool) -> XlaOp:
-    """`count` random words of 32 or 64 bits."""
+    """`count` random words, of 64 bits if `wide`, else of 32 bits."""
     state = builder.add(RngGetAndUpdateState(Shape(U64, (2,)), philox_counters(count, wide)))
     low, high = (halves(state[n]) for n in range(2))
     key = tuple(builder.constant(np.uint32(k)) for k in KEY)
@@ -47,7 +47,9 @@ def _words(builder: XlaBuilder, count: int, wide: bool) -> XlaOp:
 
 
 def _unit(words: XlaOp, dtype: DType) -> XlaOp:
-    """Numbers in [0, 1) that are multiples of 2^-23 (f64: 2^-52)."""
+    """Numbers of type `dtype` in [0, 1), made from the high bits of `words`. They are multiples of 2^-23
+    (f64: 2^-52).
+    """
     bits = 52 if dtype is F64 else 23
     high = ops.ShiftRightLogical(words, words.dtype.bits - bits)
     return typed(high, dtype) * 2.0**-bits
@@ -79,7 +81,9 @@ def _uniform_integer(words: XlaOp, low: XlaOp, high: XlaOp) -> XlaOp:
 
 
 def _normal(line: Shape, *given: XlaOp) -> XlaOp:
-    """Normally distributed numbers, two from each pair of words (Box and Muller)."""
+    """Normally distributed numbers, two from each pair of words (Box and Muller). `line` is the shape of the
+    result, with one dimension; `given` has the mean and the standard deviation.
+    """
     wide = F64 if line.dtype is F64 else F32
     half = -(-line.size // 2)
     words = _words(given[0].builder, 2 * half, wide is F64)

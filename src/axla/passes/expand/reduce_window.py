@@ -100,8 +100,8 @@ def _by_dimensions(whole: _Window, result: Shape) -> Instruction:
 
 
 def _line(whole: _Window, x: Instruction, d: int, places: int) -> Instruction:
-    """x with every element combined with those that follow it along dimension d within the window; only for
-    the window's `places` positions.
+    """`x` with every element combined with those elements after it, along dimension `d`, that the window
+    covers if it begins there. Only the elements for the window's `places` positions are computed.
     """
     window = whole.window
     size, step, stride = window.size[d], window.window_dilation[d], window.stride[d]
@@ -123,7 +123,7 @@ def _line(whole: _Window, x: Instruction, d: int, places: int) -> Instruction:
 
 
 def _slice(x: Instruction, d: int, start: int, reach: int, stride: int) -> Instruction:
-    """The elements start, start + stride, ... below start + reach of dimension d."""
+    """The elements of dimension `d` with the indices start, start + stride, ... below start + reach."""
     dims = shape_of(x).dims
     if start == 0 and reach == dims[d] and stride == 1:
         return x

@@ -52,8 +52,8 @@ def _combiner(inst: Instruction) -> type[Op] | None:
 
 
 def _window(inst: Instruction, combine: type[Op], x: XlaOp, carry: XlaOp) -> Sequence[XlaOp]:
-    """Computes a scan by the reduce-window over all elements up to each one (from each one on, if it is
-    reversed). Returns the output and the final carry.
+    """Computes a scan as a reduce-window by the op `combine` over all elements up to each one or, if the scan
+    is reversed, from each one on. Returns the output and the final carry.
     """
     op = op_of(inst, Scan)
     (at,), dims, dtype = op.dimensions, x.dims, x.dtype

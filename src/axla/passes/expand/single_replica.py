@@ -112,8 +112,8 @@ def _sent(inst: Instruction[Paired], x: Instruction) -> Instruction:
 
 
 def _slices_moved(inst: Instruction[hlo.CollectivePermute]) -> Instruction | None:
-    """Writes a collective-permute in place as one permute per slice. Each slice is sent with a flag, which is
-    true only for targets.
+    """Writes a collective-permute that updates slices of its output as one permute per slice; None for other
+    permutes. A flag is sent with each slice: it is true only on participants that receive a slice.
     """
     if not inst.op.slice_sizes:
         return None
@@ -163,7 +163,10 @@ def _first(inst: Instruction) -> Instruction:
 def at_once(
     inst: Instruction, kind: type[Op], shape: AnyShape | None = None, extra: Extra | None = None
 ) -> Instruction:
-    """Adds the synchronous collective of class `kind` that corresponds to a start instruction."""
+    """Adds the synchronous collective of class `kind` that corresponds to the start instruction `inst`.
+    `shape` is the result shape for an op that has it as a field; `extra` replaces the extra attributes of
+    `inst`.
+    """
     names = {field.name for field in fields(kind)}
     given = {field.name: getattr(inst.op, field.name) for field in fields(inst.op) if field.name in names}
     if shape is not None:
@@ -185,7 +188,9 @@ def _permute_begun(inst: Instruction) -> Instruction:
 
 
 def _begun(inst: Instruction, result: Instruction, contexts: Sequence[AnyShape]) -> Instruction:
-    """The result tuple of a start instruction: operands, results, and contexts."""
+    """The result tuple of the start instruction `inst`: its operands, `result`, and zeros of the shapes
+    `contexts`.
+    """
     computation, own = inst.computation, inst.operands[0]
     if isinstance(tuple_of(inst).elements[0], TupleShape) and not isinstance(own.shape, TupleShape):
         own = computation.add(hlo.Tuple(), inst.operands)

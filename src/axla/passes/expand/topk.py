@@ -110,8 +110,9 @@ def _approximate(inst: Instruction) -> Instruction | None:
 
 
 def _takes_largest(values: tuple[Instruction, ...], dim: int, before: Computation) -> bool | None:
-    """Whether rows are searched for their largest (True) or smallest (False) elements with their indices;
-    None for other selections. Any of several equal elements may be taken.
+    """Whether a top-k along dimension `dim` takes the largest (True) or smallest (False) elements of rows,
+    with their indices; None for other selections. `values` has the arrays, `before` is the comparator. Any of
+    several equal elements may be taken.
     """
     key = sort_key(before)
     if len(values) != 2 or key is None or dim != shape_of(values[0]).rank - 1:

@@ -127,8 +127,8 @@ def _outfeed(inst: Instruction) -> Instruction:
 
 
 def _own_sends(computation: Computation) -> SendOfReceive:
-    """Pairs of receive and send on the same channel in one computation; none if joining them would make a
-    cycle.
+    """Maps each receive of a computation to the send on the same channel in this computation. The map is
+    empty if joining the pairs would make a cycle.
     """
     halves: dict[tuple[type, int], list[Instruction]] = {}
     for inst in computation.instructions:
@@ -155,7 +155,7 @@ def _lone_sends(module: Module) -> Iterator[Instruction]:
 
 def _queued(module: Module, sources: SendOfReceive) -> dict[Instruction, None]:
     """The sends and receives on channels on which not every transfer is within one computation. Removes the
-    pairs of these channels from `sources`.
+    pairs of these channels from `sources`, which maps receives to sends.
     """
     halves: dict[int | None, list[Instruction]] = {}
     for computation in module.computations:
@@ -193,7 +193,9 @@ def _waits_for_itself(computation: Computation, sources: SendOfReceive) -> bool:
 
 
 def _begun(inst: Instruction, data: Instruction, token: Instruction) -> Instruction:
-    """The result tuple of a send or recv: data, context and token."""
+    """The result tuple of the send or recv `inst`: `data`, a context that is zero, and a token after
+    `token`.
+    """
     computation = inst.computation
     after = computation.add(hlo.AfterAll(), (token,))
     context = scalar(computation, inst.shape.elements[1].dtype, 0)
@@ -201,7 +203,7 @@ def _begun(inst: Instruction, data: Instruction, token: Instruction) -> Instruct
 
 
 def _nothing(inst: Instruction) -> Instruction | None:
-    """Zeros in place of the data to be received; None for nested tuples."""
+    """Zeros in place of the data that `inst` would receive; None for nested tuples and tokens."""
     shape, computation = tuple_of(inst).elements[0], inst.computation
     if isinstance(shape, Shape):
         return full(computation, shape, 0)

@@ -81,8 +81,8 @@ def _kernel(kernel: Instruction) -> Instruction:
 def _transformed(
     rows: Sequence[Sequence[int]], values: Sequence[Sequence[Instruction]]
 ) -> list[list[Instruction]]:
-    """The matrix product rows * values * transposed rows, for matrices of -1, 0 and 1 and a matrix of
-    instructions.
+    """The matrix product rows * values * transposed rows. `rows` is a matrix of -1, 0 and 1, `values` a
+    matrix of instructions.
     """
     columns = [[_sum(row, column) for row in rows] for column in zip(*values, strict=True)]
     return [[_sum(row, line) for row in rows] for line in zip(*columns, strict=True)]

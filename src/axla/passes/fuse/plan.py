@@ -184,8 +184,8 @@ class _Planner:
             self.outside.add(inst)
 
     def why_not_row(self, inst: Instruction, cluster: FusionCluster) -> str | None:
-        """The reason why a kernel may not compute a small value that depends on a row reduction: the
-        reduction cannot join it. Else None.
+        """The reason why the kernel `cluster` may not compute a small value that depends on a row reduction:
+        the reduction itself cannot be in that kernel. None if it can, and for other values.
         """
         if not self.is_tiny(inst) or inst.op.free or inst not in self.row_fed:
             return None
@@ -281,8 +281,8 @@ class _Planner:
         return None if fits else "its size differs from that of the kernel's results"
 
     def crosses(self, first: int, last: int) -> None:
-        """Counts a kernel with several results at each position from `first` to `last` - 1, which its
-        instructions span.
+        """Records that the instructions of a kernel with several results span the positions from `first` to
+        `last` - 1: increments the count of such kernels at each of them.
         """
         for position in range(first, last):
             self.crossing[position] += 1
@@ -305,15 +305,15 @@ class _Planner:
         return self.why_reaches(start, cluster)
 
     def units(self, inst: Instruction) -> Sequence[FusionCluster | Instruction]:
-        """The kernels that compute an instruction; the instruction itself if it is computed outside of
-        kernels; or both.
+        """The kernels that compute an instruction, followed by the instruction itself if it is also, or only,
+        computed outside of kernels.
         """
         found = self.of(inst)
         return (*found, inst) if not found or inst in self.outside else found
 
     def why_reaches(self, start: Iterable[FusionCluster | Instruction], goal: FusionCluster) -> str | None:
-        """The reason why `goal` may depend on a result of `start`; None if it does not. A search that becomes
-        too long counts as a dependence.
+        """The reason why `goal` may depend on a result of the kernels and instructions `start`; None if it
+        does not. A search that becomes too long counts as a dependence.
         """
         # Users come after definitions in the order. So a path from `start` to `goal` can go backwards only
         # through a kernel with several results that spans the position. No kernel spans the position
@@ -371,7 +371,8 @@ class _Planner:
         self, cluster: FusionCluster, operand: Instruction, users: Iterable[Instruction]
     ) -> tuple | None:
         """A key that is equal for kernels that may be merged because they read `operand` under the same
-        access key; None if the cluster may not be merged.
+        access key; None if the cluster may not be merged. `users` are the instructions of the cluster that
+        read the operand.
         """
         if not cluster.form[0].side_by_side:
             return None

@@ -156,8 +156,8 @@ def _why_not_place(inst: Instruction, readers: Iterable[Instruction], limits: Li
 def why_not_hero(
     keys: AccessKeys, inst: Instruction, cluster: FusionCluster, found: dict[int, None]
 ) -> str | None:
-    """The reason why `inst` cannot join a cluster as its hero, or because of what its op is; None if it
-    can.
+    """The reason why `inst` cannot join `cluster` as its hero or, if it is no hero, because of its op. None
+    if it can. `found` has the access keys under which the cluster reads it.
     """
     limits, form = cluster.limits, hero_form(inst, cluster.limits)
     if form is None:

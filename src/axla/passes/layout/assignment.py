@@ -121,7 +121,9 @@ def _best_order(region: Sequence[Instruction]) -> Permutation | None:
 
 
 def _keeps_windows(inst: Instruction, order: Permutation) -> bool:
-    """Whether the order keeps the order of the dimensions in which a window has several elements."""
+    """Whether the dimensions in which the window of `inst` has several elements stay in the same order if
+    `order` permutes the dimensions.
+    """
     if not isinstance(inst.op, hlo.ReduceWindow):
         return True
     long = [order[d] for d, n in enumerate(inst.op.window.size) if n > 1]
@@ -150,8 +152,8 @@ class _Transposed:
             self.computation.remove(inst)
 
     def leave(self, inst: Instruction, users: Iterable[Instruction]) -> None:
-        """Gives users outside the region the new value: transposed, unless the user is itself a transpose
-        that would undo that.
+        """Gives the users of `inst` outside the region its new value, transposed back to the original order.
+        A user that is itself a transpose to the region's order is replaced by the new value.
         """
         new, computation, rest = self.made[inst], self.computation, []
         for user in users:

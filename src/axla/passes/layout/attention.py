@@ -83,8 +83,9 @@ class _Chain:
 
     @classmethod
     def before(cls, product: Instruction, bound: frozenset[Instruction], sizes: _Sizes) -> _Chain | None:
-        """Finds the instructions before a dot that can be computed in blocks with it, and the dimension to
-        cut: batch dimensions are tried first. None if there are none or if it does not pay.
+        """Finds the instructions before the dot `product` that can be computed in blocks with it, and the
+        dimension to cut; batch dimensions are tried first. None if there are no such instructions, or if
+        blocks do not pay. Instructions in `bound` stay outside of the loop.
         """
         for dim, size in enumerate(shape_of(product).dims):
             found = cls(product, dim, sizes)
@@ -93,8 +94,8 @@ class _Chain:
         return None
 
     def _grow(self, bound: frozenset[Instruction]) -> bool:
-        """Collects the instructions that are computed in blocks. Returns whether another dot is among them,
-        and no value would be cut along two dimensions.
+        """Collects the instructions that are computed in blocks. Returns False if no other dot is among them,
+        or if a value would be cut along two dimensions. Instructions in `bound` are left out.
         """
         product, root = self.product, self.product.computation.root
         sources = _cut_operands(product, self.dim)

@@ -116,8 +116,8 @@ def _mark(inst: Instruction) -> None:
 
 
 def _in_panels(inst: Instruction, target: Target) -> tuple[int, int] | None:
-    """The panel width and word size that all users of a constant want, if they agree, else None. A width of 0
-    means that they want it transposed.
+    """The panel width and word size that all users of a constant want. None if they disagree, or if the
+    constant is too small. A width of 0 means that the users want the transposed matrix.
     """
     if type(inst.op) is not Constant or _array(inst) is None or inst is inst.computation.root:
         return None

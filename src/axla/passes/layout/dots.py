@@ -50,9 +50,10 @@ def _order_of_turned_dot(
     inst: Instruction, limits: Limits, bound: Container[Instruction]
 ) -> list[int] | None:
     """The order of dimensions that the transpose `inst` gives to the result of a dot, if the operands should
-    be swapped; else None. They should be swapped if the dot has no other user, if the last dimension comes
-    from the left operand, and if the swap leaves at most rows to be moved. A dot of few rows with a matrix
-    that is stored in the best order stays: it takes half as long unswapped.
+    be swapped; else None. They should be swapped if the dot has no other user, if the last dimension after
+    the transpose comes from the left operand, and if the swap leaves only whole rows to be moved. A dot of
+    few rows with a matrix that is stored in the best order stays: it takes half as long unswapped.
+    Instructions in `bound` stay, too.
     """
     (dot,), order = inst.operands, op_of(inst, Transpose).dimensions
     if isinstance(dot.op, Reshape) and len(dot.users) == 1:
@@ -134,8 +135,8 @@ class _Side:
     free: tuple[int, ...]
 
     def cost(self, order: Sequence[int]) -> int:
-        """The cost of transposing the operand to this order of dimensions: 0 if nothing moves in memory,
-        doubled if single elements move.
+        """The cost of transposing the operand to this order of dimensions: 0 if nothing moves in memory, else
+        the number of elements, doubled if single elements move.
         """
         shape = shape_of(self.inst)
         kept = [d for d in order if shape.dims[d] != 1]

@@ -49,8 +49,8 @@ def dot_merger(module: Module) -> None:
 
 
 def _is_narrow(inst: Instruction, side: int) -> bool:
-    """Whether one operand of a product of two matrices, lhs for side 0 and rhs for side 1, has so few rows or
-    columns that merging pays, and the other operand at least WIDE columns or rows.
+    """Whether a product of two matrices is so narrow that merging pays. For side 0, lhs must have few rows,
+    and rhs at least WIDE columns. For side 1, rhs must have few columns, and lhs at least WIDE rows.
     """
     op, (left, right) = op_of(inst, Dot), inst.operands
     if op.lhs_batch_dims or len(op.lhs_contracting_dims) != 1 or len(shape_of(inst).dims) != 2:
@@ -63,8 +63,8 @@ def _is_narrow(inst: Instruction, side: int) -> bool:
 
 
 def _is_apart(inst: Instruction, side: int, others: Container[Instruction]) -> bool:
-    """Whether the narrow operand of a product depends on none of the products `others`. False if the search
-    takes too long.
+    """Whether operand number `side` of a product, the narrow one, depends on none of the products `others`.
+    False if the search takes too long.
     """
     seen, stack = {inst.operands[side]}, [inst.operands[side]]
     while stack:
@@ -78,7 +78,9 @@ def _is_apart(inst: Instruction, side: int, others: Container[Instruction]) -> b
 
 
 def _packed(found: list[Instruction], side: int) -> list[list[Instruction]]:
-    """Splits the products into groups of which each has at most MOST rows or columns together."""
+    """Splits the products `found` into groups. The narrow operands of a group, which have number `side`, have
+    at most MOST rows (lhs) or columns (rhs) together.
+    """
     parts: list[list[Instruction]] = [[]]
     for inst in found:
         if sum(shape_of(i).dims[side] for i in (*parts[-1], inst)) > MOST:

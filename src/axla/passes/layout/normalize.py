@@ -70,8 +70,8 @@ def physical_shape(shape: AnyShape) -> AnyShape:
 
 
 def lies_as_written(shape: AnyShape) -> bool:
-    """Whether every array has the default order of dimensions. Comparing sizes would not do, since a square
-    matrix has equal ones.
+    """Whether every array of a shape has the default order of dimensions. Comparing the sizes in memory order
+    would not do, since those of a square matrix are equal in any order.
     """
     return all(leaf.layout.is_descending for leaf in shape.arrays())
 
@@ -151,8 +151,8 @@ def _normalize_constant(computation: Computation, inst: Instruction) -> None:
 
 
 def _custom_call(inst: Instruction) -> None:
-    """Gives a custom call arrays with the bytes of its declared layouts; the op keeps the shapes that it
-    declared.
+    """Gives a custom call operands and results in the default layout, with the bytes of its declared layouts.
+    The op keeps the declared shapes.
     """
     op, computation = op_of(inst, CustomCall), inst.computation
     site = call_site(inst)
@@ -180,7 +180,9 @@ def _custom_call(inst: Instruction) -> None:
 def _each(
     move: Callable[[Instruction, Shape], Instruction], leaves: Iterable[Instruction], shape: AnyShape
 ) -> list[Instruction]:
-    """Applies `move` to every array among the leaves, with the shape that `shape` has for it."""
+    """Applies `move` to every array among `leaves`, with the shape of this leaf in `shape`. Other leaves stay
+    as they are.
+    """
     pairs = zip(leaves, shape.leaves(), strict=True)
     return [move(leaf, s) if isinstance(s, Shape) else leaf for leaf, s in pairs]
 
@@ -239,7 +241,9 @@ def reshaped(value: Instruction, dims: Sequence[int]) -> Instruction:
 
 
 def _enter(entry: Computation, boundary: ProgramShape) -> None:
-    """Gives parameters the default-layout shapes of their bytes, and transposes their values."""
+    """Gives each parameter the default-layout shape with the order of bytes that `boundary` declares, and
+    transposes its value for its users.
+    """
     for parameter, shape in zip(entry.parameters, boundary.parameters, strict=True):
         if lies_as_written(shape):
             continue
@@ -253,7 +257,7 @@ def _enter(entry: Computation, boundary: ProgramShape) -> None:
 
 
 def _leave(entry: Computation, boundary: ProgramShape) -> None:
-    """Transposes the result to the default-layout shape of its bytes."""
+    """Transposes the result to the default-layout shape with the order of bytes that `boundary` declares."""
     if lies_as_written(boundary.result):
         return
     made: list[Instruction] = []

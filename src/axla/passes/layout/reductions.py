@@ -19,14 +19,16 @@ from axla.target.machine import Limits, Target
 
 
 def reduce_canonicalize(module: Module, target: Target) -> None:
-    """Rewrites large reductions of dimensions that have others between them: they are split in two, or their
-    operands are transposed.
+    """Rewrites large reduces of dimensions that are not adjacent: splits a reduce into reduces of adjacent
+    dimensions, or transposes the operands.
     """
     expand(module, "reduce-canonicalize", {Reduce: partial(_canonical, limits=target.limits)})
 
 
 def _canonical(reduce: Instruction, limits: Limits) -> Instruction | None:
-    """The reduction of adjacent dimensions; None if a reduction stays as it is."""
+    """The reduce of adjacent dimensions that replaces `reduce`, alone or after other ones; None if the reduce
+    stays as it is.
+    """
     if is_tiny(reduce, limits) or is_inner_reduce(reduce, limits) or reduce_geometry(reduce) is not None:
         return None
     new = cut(reduce) if may_start_twice(reduce) else transposed(reduce)
@@ -48,7 +50,9 @@ def may_start_twice(reduce: Instruction) -> bool:
 
 
 def cut(reduce: Instruction) -> Instruction:
-    """Splits a reduce: first the last group of adjacent reduced dimensions, then the rest of them."""
+    """Splits a reduce in two, and returns the second one. The first reduces the last group of adjacent
+    reduced dimensions, the second the remaining ones.
+    """
     op = op_of(reduce, Reduce)
     value, init = reduce.operands
     shape = shape_of(value)

@@ -219,8 +219,8 @@ def _reflected(z: XlaOp, rank: XlaOp, near: XlaOp) -> tuple[XlaOp, XlaOp, XlaOp]
 
 
 def _roots(d: XlaOp, z: XlaOp, rho: XlaOp, rank: XlaOp, poles: XlaOp) -> tuple[XlaOp, XlaOp, XlaOp]:
-    """The roots in ascending order, as three columns: the nearest d, the distance from that d, and the sum of
-    both.
+    """The roots of f in ascending order, as three columns: the nearest d, the distance from that d, and the
+    sum of both. `rank` has the position of each d in ascending order; `poles` has the sorted d.
     """
     eps, weights = mx.epsilon(d.dtype), rho * z * z
     count = mx.total(mx.where(z == 0, np.int32(0), np.int32(1)), 2)
@@ -232,8 +232,9 @@ def _roots(d: XlaOp, z: XlaOp, rho: XlaOp, rank: XlaOp, poles: XlaOp) -> tuple[X
     left = rank <= place
 
     def f(base: XlaOp, at: XlaOp, weights: XlaOp, d: XlaOp, left: XlaOp) -> list[XlaOp]:
-        """The terms of f at x = base + at, without the 1. Returns the sum of those with a d below the root
-        (`left` selects them), the sum of the others, and the derivatives of both.
+        """The terms of f at x = base + at, without the 1. Returns the sum of the terms with a d below the
+        root (`left` selects them), the sum of the other terms, and the derivatives of the two sums. `weights`
+        are rho z^2.
         """
         over = 1.0 / mx.where(weights == 0, 1.0, (d - base) - at)
         part = weights * over

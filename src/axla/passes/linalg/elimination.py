@@ -36,7 +36,9 @@ def lu(a: XlaOp) -> tuple[XlaOp, XlaOp, XlaOp]:
 
 
 def _factors(a: XlaOp, block: int) -> _Factors:
-    """Factors the left half of the columns, then applies its exchanges and updates to the right half."""
+    """Factors the left half of the columns, applies its row exchanges and updates to the right half, and
+    factors the rest of that. Matrices of at most `block` columns are factored column by column.
+    """
     _, m, n = a.dims
     if n <= min(block, m):
         return _panel(a, block)
@@ -64,7 +66,8 @@ def _factors(a: XlaOp, block: int) -> _Factors:
 
 def _panel(a: XlaOp, block: int) -> _Factors:
     """Factors a matrix column by column. Inside the loop it is stored transposed, so that a column is
-    contiguous.
+    contiguous. Columns longer than `block` are padded to a multiple of the larger of `block` and 64, so that
+    few kernels occur.
     """
     batch, m, n = a.dims
     # rounded up, so that few sizes and few kernels occur

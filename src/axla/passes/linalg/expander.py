@@ -83,8 +83,8 @@ def _is_matrix(shape: Shape, request: RoutineCall) -> bool:
 
 
 def _seen(x: XlaOp, shape: Shape, request: RoutineCall, in_memory: bool) -> XlaOp:
-    """An operand as the library reads it: a batch of matrices, which are column-major whatever the
-    layout is.
+    """An operand as the library reads it: a batch of matrices, which are column-major whatever the layout is.
+    `shape` is the operand's declared shape; `in_memory` is explained at `_program`.
     """
     lying = x if in_memory else ops.Transpose(x, major_to_minor(shape))
     batch = prod(request.batch)
@@ -95,7 +95,7 @@ def _seen(x: XlaOp, shape: Shape, request: RoutineCall, in_memory: bool) -> XlaO
 
 
 def _lying(x: XlaOp, shape: Shape, request: RoutineCall, in_memory: bool) -> XlaOp:
-    """A result in the layout that the call declares; the inverse of `_seen`."""
+    """A result in the layout that the call declares in `shape`; the inverse of `_seen`."""
     if _is_matrix(shape, request):
         x = ops.Transpose(x, (0, 2, 1))
     x = ops.Reshape(x, physical_dims(shape))

@@ -217,8 +217,8 @@ def tridiagonal(a: XlaOp, lower: bool) -> tuple[XlaOp, XlaOp, XlaOp, XlaOp]:
 
 def tridiagonal_form(a: XlaOp, block: int) -> tuple[XlaOp, XlaOp, XlaOp, XlaOp]:
     """Reduces Hermitian matrices to tridiagonal form by panels of `block` columns. Returns the reflectors,
-    the diagonal, the off-diagonal and the factors tau. The update of the remaining matrix by a panel, - v w^H
-    - w v^H, is subtracted once; a column of the panel is updated when it is reached.
+    the diagonal, the off-diagonal and the factors tau. The update v w^H + w v^H of the remaining matrix by a
+    panel is subtracted once, after the panel; a column of the panel is updated when it is reached.
     """
     batch, n, _ = a.dims
     width = min(block, n - 1)

@@ -44,7 +44,9 @@ def schur(a: XlaOp, vectors: bool) -> tuple[XlaOp, XlaOp, XlaOp]:
 
 
 def _one(both: XlaOp, n: int) -> tuple[XlaOp, XlaOp]:
-    """The Schur form of one matrix, stored in the first n rows and columns, and info."""
+    """Computes the Schur form of one Hessenberg matrix, the first n rows and columns of `both`; Z is stored
+    below. Returns `both` with the Schur form instead of the matrix, and info.
+    """
     wide, eps = both.dims[2], mx.epsilon(both.dtype)
     norm = mx.largest_of_matrix(mx.magnitude(both[:, :wide]))
 
@@ -102,8 +104,9 @@ def _first_column(both: XlaOp, low: XlaOp, high: XlaOp, since: XlaOp) -> XlaOp:
 
 
 def _chase(k: XlaOp, last: XlaOp, both: XlaOp, x: XlaOp) -> list[XlaOp]:
-    """Reflects rows and columns k to k + 2, so that x becomes a multiple of the first unit vector. Returns
-    the next x: the part of the bulge that is left below.
+    """Reflects rows and columns k to k + 2 of `both`, so that x becomes a multiple of the first unit vector.
+    Returns the arguments of the next step; its x is the part of the bulge that is left below. `last` is the
+    last row of the block.
     """
     v, tau, _ = reflector(x, 0)
     both = mx.with_part(both, reflected(mx.row(both, k, 3), v, mx.conjugate(tau)), k, 0)

@@ -90,8 +90,8 @@ class _Inserter:
         """A copy of `inst` with copy instructions at the leaves of `edges`, and the new instructions in
         order.
 
-        The copies act as if simultaneous: a copy that overwrites what another one reads comes after it, and a
-        cycle of such copies is broken by an additional copy.
+        The copies have the results of copies that are made at the same time: a copy that overwrites an array
+        comes after the copy that reads it, and a cycle of such copies is broken by an additional copy.
         """
         made: list[Instruction] = []
         leaves = list(explode(inst, made))

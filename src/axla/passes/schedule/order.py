@@ -150,8 +150,8 @@ def _carried(computation: Computation, graph: _Graph, leaves: dict[Instruction, 
 
 
 def _overwriters(graph: _Graph) -> tuple[dict[Instruction, int], dict[Leaf, list[Instruction]]]:
-    """For each instruction that overwrites arrays, the number of other readers that must run before it; for
-    each array, the instructions that overwrite it.
+    """For each instruction that overwrites arrays, the number of other readers of these arrays, which must
+    run before it; for each array, the instructions that overwrite it.
     """
     blocked: dict[Instruction, int] = {}
     overwriters: dict[Leaf, list[Instruction]] = {}
@@ -214,7 +214,7 @@ def _list_schedule(graph: _Graph, weight: Callable[[Instruction, int], int]) -> 
 
 
 def _peak(graph: _Graph, instructions: Iterable[Instruction]) -> int:
-    """The largest number of bytes that are live at the same time in an order of execution."""
+    """The largest number of bytes that are live at the same time if `instructions` run in this order."""
     left = {leaf: len(readers) for leaf, readers in graph.readers.items()}
     live = most = 0
     for inst in instructions:

@@ -57,8 +57,8 @@ def dot_of_transpose_right(root: Instruction[Dot], lhs: Instruction, rhs: Instru
 def through(
     transpose: Transpose, batch: Sequence[int], contracting: Sequence[int]
 ) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
-    """The batch and contracting dimensions of a dot's operand renumbered for the operand of the transpose;
-    None if the free dimensions would change their order.
+    """The dimension numbers `batch` and `contracting` of a dot's operand that is a transpose, renumbered for
+    the transpose's operand. None if the free dimensions would change their order.
     """
     permutation = transpose.dimensions
     free = [permutation[d] for d in range(len(permutation)) if d not in batch and d not in contracting]
@@ -115,8 +115,8 @@ def dot_drops_unit_dims(root: Instruction[Dot], lhs: Instruction, rhs: Instructi
 
 
 def fewer(op: Dot, shape: Shape, gone: Sequence[int], left: Sequence[int], right: Sequence[int]) -> Dot:
-    """A dot without some dimensions: without `gone` of its result, `left` of lhs, `right` of rhs. `shape` is
-    its result shape.
+    """The dot `op` without some dimensions: without `gone` of its result, `left` of lhs and `right` of rhs.
+    `shape` is the result shape of `op`.
     """
     return replace(
         op, shape=shape.with_dims(without(shape.dims, gone)),
@@ -128,8 +128,8 @@ def fewer(op: Dot, shape: Shape, gone: Sequence[int], left: Sequence[int], right
 
 
 def gone(batch: Sequence[int], units: Sequence[int]) -> list[int]:
-    """The dimensions of the result that disappear if the batch dimensions `units` of an operand do. The
-    result has batch dimensions first.
+    """The dimensions of a dot's result that disappear if the batch dimensions `units` of an operand
+    disappear. `batch` has all batch dimensions of the operand; they come first in the result.
     """
     return [place for place, d in enumerate(batch) if d in units]
 

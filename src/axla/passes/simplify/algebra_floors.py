@@ -12,7 +12,9 @@ from axla.passes.simplify.match import dtype_of, full, is_all, same_shape, unifo
 
 
 def _exponent(x: Instruction, divisor: Instruction) -> int | None:
-    """The exponent k if the divisor of the signed integers `x` is the constant 2^k; else None."""
+    """The exponent k if `divisor`, by which the signed integers `x` are divided, is the constant 2^k; else
+    None.
+    """
     value = uniform(divisor)
     if value is None or not dtype_of(x).is_signed or not dtype_of(x).is_integer:
         return None

@@ -24,8 +24,8 @@ _SAME: Mapping[int, int] = {}
 
 @dataclass(slots=True)
 class Loop:
-    """A while over a tuple that is only read by get-tuple-element. `unchanged` has the numbers of the
-    elements that the body passes on.
+    """A while over a tuple that is only read by get-tuple-element. `init` has the initial values of the
+    `size` elements; `unchanged` has the numbers of the elements that the body passes on unchanged.
     """
 
     inst: Instruction
@@ -63,7 +63,9 @@ def is_taken_apart(inst: Instruction) -> bool:
 
 
 def only_elements(value: Instruction) -> bool:
-    """Whether only get-tuple-elements use a value, and neither it nor they have control edges."""
+    """Whether only get-tuple-elements use a value, and neither the value nor these users have control
+    edges.
+    """
     bound = rewrite.control_bound(value.computation)
     return all(type(u.op) is GetTupleElement for u in value.users) and bound.isdisjoint((value, *value.users))
 
@@ -101,7 +103,7 @@ def rebuilt(
     `dropped`: numbers of elements to remove; those in `constants` are created in condition and body instead.
     `added` maps instructions of the body to their values in the first trip; `after` maps them to their values
     after each trip, by default unchanged. `wanted`: instructions of the body to keep, by default all. `equal`
-    maps dropped elements to others that always have the same value.
+    maps dropped elements to kept elements that always have the same value.
     """
     computation = loop.inst.computation
     module = computation.module
@@ -146,8 +148,9 @@ def stand_ins(
     source: Computation, target: Computation, shape: TupleShape, place: Mapping[int, int],
     constants: Mapping[int, Instruction],
 ) -> dict[Instruction, Instruction]:  # fmt: skip
-    """Adds a parameter of `shape` and its elements to `target`, a copy of `source`. Maps the old
-    parameter and its elements to them. `place` maps old element numbers to new ones.
+    """Adds a parameter of `shape` and its elements to `target`, a copy of `source`. Returns a map from the
+    old parameter and its elements to the new ones. `place` maps old element numbers to new ones; elements
+    whose numbers are in `constants` become copies of these constants.
     """
     old = source.parameters[0]
     parameter = target.add(Parameter(shape, 0), name=old.name, extra=replace(old.extra, sharding=None))

@@ -116,8 +116,8 @@ def _of_one_branch(
 
 
 def _move_in(inst: Instruction, number: int, moved: list[Instruction]) -> tuple[Computation, Computation]:
-    """Moves instructions into a branch, which becomes a new computation. Returns the old and the new
-    branch.
+    """Moves the instructions `moved` into branch `number` of a conditional, which becomes a new computation.
+    Returns the old and the new branch.
     """
     computation, op = inst.computation, op_of(inst, Conditional)
     operand, branch = inst.operands[1 + number], op.branches[number]
@@ -223,8 +223,8 @@ def _forward_common(inst: Instruction, session: rewrite.RuleSession) -> None:
 
 
 def _common(inst: Instruction, given: list[Instruction]) -> Instruction | None:
-    """The value outside of the conditional, or the constant, that all branches return as a result; None if
-    they differ.
+    """The value that all branches return as one result, if it is a constant or a value outside of the
+    conditional; else None. `given` has the result of each branch.
     """
     if all(is_constant(value) for value in given):
         return given[0] if all(equal_constants(given[0], value) for value in given[1:]) else None

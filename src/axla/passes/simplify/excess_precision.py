@@ -60,7 +60,7 @@ def _reader(inst: Instruction, user: Instruction) -> Instruction | None:
 
 
 def _moved(new: Instruction, old: Instruction, inst: Instruction) -> Instruction:
-    """Applies to `new` the ops that compute `old` from `inst`."""
+    """Applies to `new`, which replaces `inst`, the ops that compute `old` from `inst`."""
     path = []
     while old is not inst:
         path.append(old)

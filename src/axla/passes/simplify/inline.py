@@ -96,8 +96,8 @@ def _inline(call: Instruction, body: Computation, successors: list[Instruction])
 
 
 def in_layout(inst: Instruction, shape: AnyShape) -> Instruction:
-    """`inst` if it has the shape and layout of `shape`; else a copy of it in that layout, on which the result
-    of a bitcast depends.
+    """`inst` if it has the shape and layout of `shape`; else a copy of it in that layout, since the results
+    of bitcasts depend on the layout.
     """
     if inst.shape is shape or not shape.is_array:
         return inst

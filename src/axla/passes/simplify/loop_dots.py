@@ -33,7 +33,7 @@ MOST_ROWS = 128
 """
 NEAR = 8 << 10
 """The most bytes of a matrix that stays in the L1 cache. For such a matrix one dot instead of many gains
-little, so it may take no more memory than the loop carries.
+little, so the result of the dot may take no more memory than the arrays that the loop carries.
 """
 FEW = 4
 """The fewest trips of a loop; also the most runs of operands of a concatenation."""
@@ -112,8 +112,8 @@ def with_own_body(loop: Loop) -> Loop:
 
 
 def _against_order(loop: Loop, effectful: Container[Computation]) -> list[tuple[Instruction, int]]:
-    """Dots of few rows with an invariant matrix whose contracting dimensions are not first, as pairs (dot,
-    number of the operand that is the matrix).
+    """Dots of few rows with an invariant matrix in which the contracting dimensions are not first, as pairs
+    (dot, number of the operand that is the matrix).
     """
     known, found = invariants(loop, effectful).work, []
     bound = rewrite.control_bound(loop.body)
@@ -198,7 +198,7 @@ class _Batching:
         return rows_of(product, side) <= MOST_ROWS and shape_of(product).byte_size * size <= most
 
     def _batched(self, product: Instruction) -> bool:
-        """Replaces a dot of a slice by a slice of the dot of all slices; returns whether it can."""
+        """Replaces a dot of a slice by a slice of the dot of all slices. Returns whether that is possible."""
         for side, operand in enumerate(product.operands):
             taken = self.slices.taken.get(operand)
             if taken is None or product.operands[1 - side] not in self.invariant:
@@ -220,7 +220,7 @@ class _Batching:
 
     def _split(self, product: Instruction) -> bool:
         """Replaces a dot of a concatenation by a sum of dots, if only some of the concatenated arrays are
-        known before the loop. Returns whether it can.
+        known before the loop. Returns whether that is possible.
         """
         for side, joined in enumerate(product.operands):
             if type(joined.op) is not hlo.Concatenate or product.operands[1 - side] not in self.invariant:
@@ -252,8 +252,9 @@ class _Batching:
     def _parts(
         self, product: Instruction, side: int, d: int, across: int, runs: list[list[Instruction]]
     ) -> list[Instruction]:
-        """The dots of runs of concatenated operands. Each run is concatenated along `d` and multiplied by its
-        part of the other operand, which is a slice along `across`.
+        """The dots into which `product` is split, one for each of `runs`, which are the arrays concatenated
+        in its operand number `side`. Each run is concatenated along `d`, and multiplied by its part of the
+        other operand: a slice along dimension `across`.
         """
         matrix, start, found = product.operands[1 - side], 0, []
         dims = shape_of(matrix).dims

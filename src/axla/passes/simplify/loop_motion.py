@@ -23,8 +23,8 @@ from axla.passes.simplify.carries import Loop, rebuilt
 from axla.passes.simplify.dce import effectful_computations, has_effect, remove_dead_computations
 
 INFLATION = 8
-"""The operations per element from which on an invariant array is moved although it is larger than every array
-that it is computed from.
+"""The fewest operations per element for which an invariant array is moved although it is larger than every
+array that it is computed from.
 """
 MOST_INFLATED = 1 << 26
 """The most bytes of an invariant array that is larger than every array that it is computed from."""

@@ -56,9 +56,9 @@ def while_loop_dot_sinking(module: Module) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Sum:
-    """A dot that the body adds to an element of the tuple. `total`: the sum with the dot; `rest`: the sum
-    without it; `term`: the dot with its dimensions permuted. The values of its operands in all trips are
-    stored at index `start`.
+    """A dot, `product`, that the body adds to element `element` of the tuple. `total`: the sum with the dot;
+    `rest`: the sum without it; `term`: the dot with its dimensions permuted. In each trip, the operands of
+    the dot belong at index `start` of the arrays that have their values from all trips.
     """
 
     element: int
@@ -71,8 +71,8 @@ class _Sum:
 
 @dataclass(frozen=True, slots=True)
 class _Store:
-    """A value computed by dots that the body only stores in an element of the tuple, as the slice `taken`.
-    `leaves`: the other values that are not invariant and from which it is computed.
+    """A value, computed by dots, that the body only stores: in element `element` of the tuple, as the slice
+    `taken`. `leaves`: the values, except invariant ones, from which it is computed.
     """
 
     element: int
@@ -123,8 +123,8 @@ class _Sinking:
         return self._covers[start]
 
     def _place(self, n: int, end: Instruction) -> tuple[Instruction, Taken] | None:
-        """The value that the body stores in element `n`, and the slice that it is stored in. None unless all
-        trips together fill the element.
+        """The value that the body stores in element `n` of the tuple, and the slice in which it is stored.
+        `end` is the element after a trip. None unless all trips together fill the element.
         """
         if type(end.op) is not hlo.DynamicUpdateSlice or end.operands[0] is not self.carries.get(n):
             return None
@@ -176,13 +176,15 @@ class _Sinking:
         return all(shape.byte_size * self.trips <= MOST_BYTES for shape in shapes)
 
     def _is_whole(self, value: Instruction, start: Instruction) -> bool:
-        """Whether an array already has all values that this value takes in the trips."""
+        """Whether there is an array that has the value of `value` in every trip, at index `start`."""
         return (
             self.slices.taken.get(value, None) == self._taken(value, start) or (value, start) in self.stored
         )
 
     def _taken(self, value: Instruction, start: Instruction) -> Taken:
-        """The slice that a value is in the array of its values in all trips."""
+        """The slice of an array, at index `start`, that is `value` in the current trip. The array has the
+        value in all trips.
+        """
         taken = self.slices.taken.get(value)
         if taken is not None and taken.start is start and taken.size == self.trips:
             return taken
@@ -219,8 +221,9 @@ class _Sinking:
             yield from self._store(_Store(n, value, taken, tuple(leaves[n]), self.slices.like()), inside[n])
 
     def _may_follow(self, inst: Instruction, value: Instruction, start: Instruction) -> bool:
-        """Whether an instruction that a stored value depends on can move after the loop with it: a dot with
-        an invariant matrix, an elementwise op, or one that moves elements.
+        """Whether `inst`, on which the stored value `value` depends, can move after the loop with it: a dot
+        with an invariant matrix, an elementwise op, or one that moves elements. False if an array already has
+        the values of `inst` in all trips.
         """
         op = inst.op
         if (inst is not value and self._is_whole(inst, start)) or not isinstance(inst.shape, Shape):
@@ -290,8 +293,8 @@ class _Sinking:
         return computation.add(hlo.Broadcast(shape, ()), [zero])
 
     def _whole(self, value: Instruction, start: Instruction) -> Instruction:
-        """The array of a value's values in all trips, after the loop. The body is changed to store them if it
-        does not yet.
+        """The array that has, after the loop, the value of `value` in every trip, at index `start`. If there
+        is no such array, the body is changed to store the value in one.
         """
         if (value, start) in self.stored:
             return self.stored[value, start][1]

@@ -98,8 +98,8 @@ class Slices:
         self.taken[value], self._wholes[value] = taken, whole
 
     def put(self, whole: Instruction, taken: Taken, dims: tuple[int, ...]) -> Instruction:
-        """Adds the slice of a whole array to the body, reshaped to the dimensions of the value that it
-        replaces.
+        """Adds the slice `taken` of the array `whole` to the body, reshaped to `dims`, the dimensions of the
+        value that it replaces.
         """
         shape = shape_of(whole)
         starts = [taken.start if d == taken.along else self._zero(taken.start) for d in range(shape.rank)]
@@ -143,8 +143,8 @@ class Slices:
         return self.computation.add(op, operands, shape, extra=inst.extra)
 
     def _repeated(self, operand: Instruction, user: Instruction, taken: Taken) -> Instruction:
-        """The whole array of an operand. An invariant operand is repeated for each trip, unless it is a
-        scalar.
+        """The whole array of an operand of `user`. An invariant operand is repeated for each trip, unless it
+        is a scalar.
         """
         shape = shape_of(operand)
         if operand in self._wholes or shape.rank != shape_of(user).rank:
@@ -167,8 +167,9 @@ a field for its result shape, that is still the shape of a single trip.
 
 
 def _of_whole(inst: Instruction, taken: Taken, sliced: list[bool]) -> _Found:
-    """The op that computes an instruction for all trips at once, or None. `sliced` says which operands are
-    slices.
+    """The op that computes an instruction for all trips at once, with the position of the dimension of the
+    trips in its result; None if there is none. `sliced` says which operands are slices; `taken` is the slice
+    that these are.
     """
     op, shape = inst.op, shape_of(inst)
     if op.elementwise:
@@ -217,7 +218,9 @@ def _reduce(inst: Instruction, taken: Taken, sliced: list[bool]) -> _Found:
 
 
 def _gather(inst: Instruction, taken: Taken, sliced: list[bool]) -> _Found:
-    """Handles a gather whose indices are slices; the dimension of the trips comes first."""
+    """Handles a gather whose indices are slices. In the whole result, the dimension of the trips comes
+    first.
+    """
     op = op_of(inst, hlo.Gather)
     whole = replace(
         op, offset_dims=tuple(d + 1 for d in op.offset_dims), index_vector_dim=op.index_vector_dim + 1,

@@ -242,8 +242,8 @@ def lacks_negative_zero(inst: Instruction, assumed: frozenset[Instruction] = fro
 
 
 def _carry(inst: Instruction) -> tuple[Instruction, Instruction] | None:
-    """For an element of a loop body's parameter, its initial value and its value after a trip; None if it is
-    not one.
+    """For an element of a loop body's parameter, its initial value and its value after a trip; None if `inst`
+    is not such an element.
     """
     index, (source,) = op_of(inst, GetTupleElement).index, inst.operands
     body = inst.computation

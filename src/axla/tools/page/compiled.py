@@ -27,15 +27,18 @@ def of_executable(executable: Executable, *, code: bool = False) -> dict[str, An
 
 
 def of_module(module: Module, target: CpuTarget, *, code: bool = True) -> dict[str, Any]:
-    """The data for a module and its compilation by the backend `cpu` for a target. If the compilation fails,
-    it is the data up to then, with a note.
+    """The page's data about a module and its compilation by the backend `cpu` for a target. If the
+    compilation fails, the data has the stages before the failure, with a note. With `code`, it includes LLVM
+    and assembly.
     """
     backend: Any = get("cpu")
     return of_work(backend.work(module, CompileOptions()), target, code=code)
 
 
 def of_work(work: Module, target: CpuTarget, *, code: bool = True) -> dict[str, Any]:
-    """The data for a prepared module: passes, program and code, or the reason why there is none."""
+    """The page's data about a prepared module: passes, program and code, or the reason why there is no
+    program. With `code`, it includes LLVM and assembly.
+    """
     data: dict[str, Any] = {}
     try:
         data = stages.of_passes(work, None, target)
@@ -48,8 +51,8 @@ def of_work(work: Module, target: CpuTarget, *, code: bool = True) -> dict[str, 
 def of_run(
     module: Module, inputs: list[list[Any]], repeat: int, feed: Callable[[Module], object]
 ) -> dict[str, Any]:
-    """The profile of `repeat` calls of a module with each set of inputs, on the backend `cpu`; all devices
-    get the same inputs.
+    """The page's data about `repeat` calls of a module with each set of inputs, on the backend `cpu`; all
+    devices get the same inputs. `feed` fills the infeed before a call.
     """
     from axla.api import compile
 

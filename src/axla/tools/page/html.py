@@ -16,13 +16,13 @@ from axla.core.templates import fill
 
 
 def packed(data: Any) -> str:
-    """Encodes data in the form that the page decodes."""
+    """Encodes data in the form that the page decodes: JSON, deflated, in base64."""
     text = json.dumps(data, separators=(",", ":"))
     return base64.b64encode(zlib.compress(text.encode(), 6)).decode()
 
 
 def page(data: dict[str, Any]) -> str:
-    """The page as HTML, for data from `stages` and `runs`."""
+    """The page as HTML; `data` is made by the modules `stages` and `runs`."""
     data = dict(data)
     code = data.pop("code", {})
     library = files("axla").joinpath("tools", "page", "dagre")
@@ -46,7 +46,9 @@ def _element(name: str, content: str) -> str:
 
 
 def frame(data: dict[str, Any], height: int = 640) -> str:
-    """The page as an HTML element for a notebook: a frame that is isolated from the notebook."""
+    """An HTML element for a notebook that shows the page: a frame of `height` pixels, isolated from the
+    notebook.
+    """
     return (
         f'<iframe sandbox="allow-scripts" style="width: 100%; height: {height}px; border: 1px solid #ccc" '
         f'srcdoc="{escape(page(data))}"></iframe>'

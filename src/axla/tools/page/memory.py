@@ -139,8 +139,8 @@ def _uses(timed: TimedStep) -> Iterator[tuple[ArrayValue, int, int]]:
 
 
 def live_bytes(found: list[LiveBlock], ticks: int) -> list[int]:
-    """The bytes in use at each of `ticks` steps. Memory that several values share, reused or in place, counts
-    once.
+    """The bytes of the blocks `found` that are in use at each of `ticks` steps. Memory that several values
+    share, reused or in place, counts once.
     """
     changes = [0] * (ticks + 1)
     ends: dict[str, int] = {}  # the last step of the last value in a slice

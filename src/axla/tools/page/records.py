@@ -1,6 +1,6 @@
 """Modules as data for a page: a table of records, and states, which are lists of records. A record describes
-an instruction in a state. An instruction keeps its id while passes run: an id that the previous state does
-not have was added, an id with another record was changed.
+an instruction in a state. An instruction keeps its id while passes run. So an id that the previous state does
+not have is that of an added instruction, and an id with another record that of a changed one.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ class States:
         self._print = instruction_printer(print_metadata=False)
 
     def add(self, name: str, nanoseconds: int = 0, fired: Iterable[tuple[str, int]] = ()) -> None:
-        """Records the current state of the module: after the pass `name`, in which rules fired at
-        instructions.
+        """Records the current state of the module: after the pass `name`, which took `nanoseconds`. `fired`
+        has pairs of a rule that fired and the id of the instruction at which it did.
         """
         module, changed = self.module, {}
         costs = instruction_costs(module)
@@ -58,7 +58,9 @@ class States:
         return {"records": self.records, "stages": self.stages, "equations": equations}
 
     def _record(self, inst: Instruction, cost: Cost) -> int:
-        """The number in the table of the record that describes an instruction as it is now."""
+        """The number in the table of the record that describes an instruction as it is now; `cost` is the
+        cost of the instruction.
+        """
         operations = cost.operations + cost.transcendentals
         state = (inst.op, inst.operands, inst.shape, inst.extra, inst.name, operations, cost.bytes)
         known = self._known.get(inst)

@@ -11,8 +11,8 @@ MOST_SPANS = 5000
 
 
 def of_profile(profile: Profile) -> dict[str, Any]:
-    """The data for a profile: for each program its rows in program order, with their times on each device.
-    Time that calls spent outside of steps is a row too.
+    """The page's data about a profile: for each program its rows in program order, with their times on each
+    device. Time that calls spent outside of steps is a row too.
     """
     runs = []
     for run in profile.runs:
@@ -34,8 +34,8 @@ def _facts(row: Row) -> list[Any]:
 
 
 def _spans(events: list[dict[str, Any]]) -> list[list[Any]]:
-    """Name, category, thread, start and length of events. Times are in microseconds; the first event starts
-    at 0.
+    """The name, category, thread, start and length of each event. Times are in microseconds; the first event
+    starts at 0.
     """
     longest = sorted(events, key=lambda event: -event["dur"])[:MOST_SPANS]
     start = min((event["ts"] for event in longest), default=0)

@@ -30,7 +30,7 @@ ENTRY = "entry"
 
 
 def of_module(module: Module) -> dict[str, Any]:
-    """The data for a module without compilation."""
+    """The page's data about a module that is not compiled."""
     states = States(module)
     states.add("")
     return {"title": module.name, "axla": axla.__version__, "notes": [], **states.to_data()}
@@ -54,8 +54,8 @@ class _Watch(driver.Observer):
 
 
 def of_passes(module: Module, steps: Sequence[Step] | None, target: Target) -> dict[str, Any]:
-    """The data for a module before and after each pass; the passes change the module. By default they are
-    those of the CPU pipeline.
+    """The page's data about a module before and after each pass; the passes change the module. `steps` are
+    the passes; None stands for those of the CPU pipeline.
     """
     watch = _Watch(States(module))
     watch.states.add("")
@@ -71,7 +71,9 @@ def of_passes(module: Module, steps: Sequence[Step] | None, target: Target) -> d
 
 
 def of_program(module: Module, target: CpuTarget, *, code: bool = True) -> dict[str, Any]:
-    """The data for the program of an optimized module; with `code`, LLVM and assembly."""
+    """The page's data about the program of an optimized module; with `code`, it includes LLVM and
+    assembly.
+    """
     constants: dict[Literal, int] = {}
     program = program_of(module, target, constants)
     kernels = {kernel.name: kernel for kernel in program.kernels}
@@ -105,7 +107,9 @@ def _block(block: LiveBlock) -> list[Any]:
 
 
 def texts(program: Program, target: CpuTarget, *, code: bool = True) -> dict[str, list[str]]:
-    """The texts of the entry and of each kernel: the program, and with `code` LLVM and assembly."""
+    """Maps the names of the kernels, and ENTRY, to lists of texts: the part of the program, and with `code`
+    LLVM and assembly.
+    """
     found = {ENTRY: [print_program(program)]}
     for kernel in program.kernels:
         found[kernel.name] = [print_kernel(kernel)]

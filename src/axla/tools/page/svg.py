@@ -107,7 +107,7 @@ def _boxes(computation: Computation) -> dict[Instruction, _Box]:
 
 
 def _layers(boxes: dict[Instruction, _Box]) -> list[list[_Box]]:
-    """The boxes of each layer, with a point for each edge that crosses it."""
+    """The boxes of each layer, with a point for each edge that crosses the layer."""
     layers: list[list[_Box]] = [[] for _ in range(max((b.layer for b in boxes.values()), default=-1) + 1)]
     for box in boxes.values():
         layers[box.layer].append(box)
@@ -142,7 +142,7 @@ def _arrange(layer: list[_Box], side: str) -> None:
 
 
 def _spread(layer: Sequence[_Box], wanted: Sequence[float]) -> None:
-    """Places boxes as near as possible to the wanted positions, in order, without overlaps."""
+    """Places the boxes of a layer as near as possible to the wanted positions, in order, without overlaps."""
     right = float("-inf")
     for box, x in zip(layer, wanted, strict=True):
         box.x = max(x, right + box.width / 2)
