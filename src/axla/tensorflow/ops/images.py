@@ -72,7 +72,9 @@ _LARGEST = 1 << 18
 
 
 def _places(call: OpCall, old: Sequence[int], new: Sequence[int]) -> list[ResizePositions]:
-    """The sources of rows and columns, for sizes [height, width]."""
+    """The sources of the rows and those of the columns of a resized image; `old` and `new` are sizes [height,
+    width].
+    """
     if call["align_corners"] and call["half_pixel_centers"]:
         call.fail("align_corners and half_pixel_centers exclude each other")
     if len(old) != 2 or len(new) != 2 or min(*old, *new) < 1:
