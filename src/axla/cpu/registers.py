@@ -28,8 +28,8 @@ WIDE = (8, 16)
 
 
 def emit_registers(entry: ValuePlaces, step: RegisterStep) -> None:
-    """Writes a register step. After it, its results are in registers, and in the slices that `step.results`
-    names for some of them.
+    """Writes a register step. After it, its results are in registers; a result for which `step.results` names
+    a slice is in this slice, too.
     """
     writer = _Registers(entry)
     computation = step.computation
@@ -64,7 +64,9 @@ class _Registers:
             self.e.bind(inst, leaf.read)
 
     def held(self, inst: Instruction, elements: Sequence[Sequence[Value]]) -> None:
-        """Records the elements of those leaves of an instruction's value that are arrays."""
+        """Records the elements of those leaves of an instruction's value that are arrays. `elements` has a
+        row for each of these leaves, in row-major order.
+        """
         rest = iter(elements)
         shapes = inst.shape.leaves()
         self.bind(inst, [self.entry.held(s, next(rest)) if isinstance(s, Shape) else None for s in shapes])
