@@ -127,8 +127,7 @@ class ConvolutionKind(Kind):
 
     @classmethod
     def form(cls, inst: Instruction, limits: Limits) -> Form | None:
-        """The form of a kernel with this convolution as its hero; each convolution has a kernel of its own.
-        """
+        """The form of a kernel with this convolution as its hero, which has no other hero."""
         return (cls, inst.id)
 
     @classmethod
