@@ -148,7 +148,7 @@ def getter(f: GlueFunction, args: Arguments, handle: str, struct: Struct) -> Non
 
 
 def _python(f: GlueFunction, name: str, args: Arguments) -> Ssa:
-    """Emits a call of the Python function for the API function `name`; returns its result, an error or null."""
+    """Emits a call of the Python function for the API function `name`; returns its result: error or null."""
     _leave_at_end(f, fails=not name.endswith("_Destroy"))
     state = f.call("i32", "PyGILState_Ensure")
     pending = _fetched(f)
@@ -560,7 +560,7 @@ _EXECUTE = "LoadedExecutable_Execute"
 
 @_native(_EXECUTE)
 def _execute(f: GlueFunction, args: Arguments) -> None:
-    """Calls a program for one device if its run is short and its arguments ready; else Python makes the run."""
+    """Calls a program for one device if its run is short and its arguments ready; else Python runs it."""
     executable = args["executable"]
     callable_, program = executable.get(EXECUTABLE, "callable"), executable.get(EXECUTABLE, "program")
     refused = args["options"].get(STRUCTS["ExecuteOptions"], "num_non_donatable_input_indices").ne(0)
