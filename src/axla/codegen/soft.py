@@ -220,7 +220,8 @@ def _shift_sticky(x: Reg, count: Reg) -> Reg:
 
 
 def _pack(sign: Reg, exponent: Reg, significand: Reg, form: _Form) -> Reg:
-    """The bits, in i64, of sign * significand * 2**(exponent - bias - 62), rounded; 0 <= significand < 2**63.
+    """The bits, in i64, of sign * significand * 2**(exponent - bias - 62), rounded to the format `form`; 0 <=
+    significand < 2**63.
 
     Bit 0 may be a sticky bit for all lower bits.
     """

@@ -64,7 +64,7 @@ class Elements:
         return max(self.least, widest(index))
 
     def bind(self, inst: Instruction, leaf: ElementSource | DenseArray | Value | ValueGroup) -> None:
-        """Sets the source of an instruction's value (usually a parameter)."""
+        """Makes `leaf` the source of the value of an instruction, which is usually a parameter."""
         if isinstance(leaf, DenseArray):
             self.leaves[inst] = lambda index: leaf.load(index, self.lanes)
         else:

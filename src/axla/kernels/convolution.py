@@ -289,7 +289,9 @@ def unpacked(panels: Instruction, kernel: Shape) -> Instruction:
 
 
 def _unpacking(rank: int, words: bool) -> tuple[int, ...]:
-    """The permutation that turns panels into a kernel with `rank` dimensions."""
+    """The permutation that turns panels into a kernel with `rank` dimensions. `words`: whether the panels
+    consist of words of short numbers.
+    """
     return (*range(1, rank), *((rank + 1,) if words else ()), 0, rank)
 
 

@@ -515,7 +515,9 @@ MOST_TILES = 6
 
 
 def _sums_alike(spec: GemmSpec, one: GemmPlan, other: GemmPlan, straight: bool) -> bool:
-    """Whether two plans with tiles give the same bits. `straight`: no ops follow the product."""
+    """Whether the plans `one` and `other`, which have tiles, give the same bits. `straight`: no ops follow
+    the product.
+    """
     if spec.accumulator.is_integer:
         return True
     if one.depth != other.depth:

@@ -323,8 +323,9 @@ class RowKind(ReduceKind):
         )  # fmt: skip
 
     def _beside(self, threads: int, target: Target) -> int:
-        """The number of rows that share a step, with `threads` threads each. Rows with barriers must fill
-        whole steps; others may be missing in the last step.
+        """The number of rows that share a step, with `threads` threads each. If the threads of a row need
+        barriers, the number divides that of all rows, so that every step is full; otherwise the last step may
+        have fewer rows.
         """
         if threads > target.warp > 1:
             return 1

@@ -233,7 +233,7 @@ def _cut(g: ScanGeometry, length: int, most: int, limits: Limits, *, whole: bool
 
 
 def _blocks(g: ScanGeometry, cut: ScanCut) -> int:
-    """The number of blocks that run in parallel for each piece."""
+    """The number of thread blocks that scan one piece of every line in parallel."""
     return -(-g.outer // cut.rows) * -(-g.inner // cut.columns)
 
 

@@ -282,7 +282,9 @@ class ScatterKind(InPlaceKind):
         return ScatterPlan(self.hero.name, geometry.row, lanes, beside=beside, phases=(phase,))
 
     def _shared(self, g: ScatterGeometry, name: str, target: Target) -> ScatterPlan:
-        """The plan for thread blocks."""
+        """The plan for thread blocks, whose threads divide the work in one of the ways of `Sharing`. `name`
+        is the symbol of the phase.
+        """
         owners, blocks = 1, 1
         # If so, two windows are either equal or disjoint.
         disjoint = all(g.sizes[d] == 1 for d in g.op.scatter_dims_to_operand_dims)

@@ -99,7 +99,7 @@ _NATIVE: dict[str, Body] = {}
 
 
 def _native(name: str) -> Callable[[Body], Body]:
-    """Registers the decorated function as the body of this API function."""
+    """Registers the decorated function as the body of the API function `name`."""
 
     def add(body: Body) -> Body:
         _NATIVE[name] = body
@@ -150,7 +150,9 @@ def getter(f: GlueFunction, args: Arguments, handle: str, struct: Struct) -> Non
 
 
 def _python(f: GlueFunction, name: str, args: Arguments) -> Ssa:
-    """Emits a call of the Python function of this name; returns its result."""
+    """Emits a call of the Python function for the API function `name`, with the struct of its arguments.
+    Returns the result of the call, an error or null.
+    """
     _leave_at_end(f, fails=not name.endswith("_Destroy"))
     state = f.call("i32", "PyGILState_Ensure")
     pending = _fetched(f)
@@ -500,7 +502,9 @@ def _ready_event(f: GlueFunction, args: Arguments) -> None:
 
 @_native("Buffer_IncreaseExternalReferenceCount")
 def _increase(f: GlueFunction, args: Arguments) -> None:
-    """Keeps the memory as long as the buffer object exists, even if the buffer is deleted or donated."""
+    """Keeps the memory of a buffer as long as the buffer object exists, even if the buffer is deleted or
+    donated.
+    """
     record, array = _alive_record(f, args), args["buffer"]
     f.call("void", "axla_record_hold", record)
     f.call("void", "axla_record_unwatch", record)
@@ -640,7 +644,7 @@ def _run(f: GlueFunction, program: Ssa, callable_: Ssa, arguments: Ssa) -> None:
 
 @_FUNCTIONS("pjrt_outputs", "void", "program:ptr, result:ptr, outputs:ptr")
 def _outputs(f: GlueFunction, program: Ssa, result: Ssa, outputs: Ssa) -> None:
-    """Passes the arrays of a result to the client, with a reference each."""
+    """Stores the arrays of a result in the client's table `outputs`. The client gets a reference to each."""
     with f.if_((program.get(PROGRAM, "flags") & SINGLE_RESULT).ne(0), likely=True):
         f.call("void", "pjrt_note_memory", result, result.get(ARRAY, "record"))
         outputs.store(result)

@@ -39,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--input", metavar="X.npy", action="append", default=[], help="the array of a parameter; repeatable"
     )
     add_inputs(parser)
-    parser.add_argument("--output", metavar="Y.npz", help="write the results to a file, print nothing")
+    parser.add_argument("--output", metavar="Y.npz", help="write the results to a file, do not print them")
     add_constants(parser)
     add_backend(parser, "--backend", "cpu", "cpu (default), one-lane or interpreter")
     add_backend(parser, "--reference", None, "compare with the results of this backend")

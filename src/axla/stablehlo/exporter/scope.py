@@ -216,7 +216,7 @@ class ExportScope(Builder):
         return next(leaves)
 
     def packed(self, tree: Tree, shape: AnyShape) -> mlir.Value:
-        """Makes one value of a tree; a tuple gets StableHLO's tuple type."""
+        """Makes one value of a tree: a tuple is made by StableHLO's `tuple`, and a missing leaf becomes zero."""
         if not isinstance(shape, TupleShape):
             return self.zero(shape) if tree is None else tree
         parts = [self.packed(t, s) for t, s in zip(tree, shape.elements, strict=True)]

@@ -154,8 +154,8 @@ def select_and_scatter(s: Subject) -> None:
 
 
 def _takes(s: Subject, rule: str, what: str, wanted: Sequence[Facts]) -> None:
-    """Checks that the region takes scalars of these values' element types; `what` names the region in
-    messages.
+    """Checks that the region takes a scalar with the element type of each of the values `wanted`; `what`
+    names the region in messages.
     """
     parameters = s.parameters(0)
     counts = len(wanted), len(parameters)

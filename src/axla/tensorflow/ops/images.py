@@ -171,7 +171,7 @@ def _channels(call: OpCall, images: XlaOp) -> list[XlaOp]:
 
 
 def _hsv(red: XlaOp, green: XlaOp, blue: XlaOp) -> list[XlaOp]:
-    """Hue, saturation and value of colours."""
+    """Converts colours to hue, saturation and value."""
     value = ops.Max(ops.Max(red, green), blue)
     spread = value - ops.Min(ops.Min(red, green), blue)
     zero = ops.ZerosLike(value)
@@ -184,7 +184,7 @@ def _hsv(red: XlaOp, green: XlaOp, blue: XlaOp) -> list[XlaOp]:
 
 
 def _rgb(hue: XlaOp, saturation: XlaOp, value: XlaOp) -> list[XlaOp]:
-    """Red, green and blue of colours."""
+    """Converts colours to red, green and blue."""
     turn = hue * 6
     parts = [ops.Abs(turn - 3) - 1, 2 - ops.Abs(turn - 2), 2 - ops.Abs(turn - 4)]
     return [(1 - saturation + saturation * ops.Clamp(0, part, 1)) * value for part in parts]
