@@ -436,7 +436,9 @@ class Code:
     # -- index arithmetic on values and numbers; constants are folded --------------------------------------
 
     def _both(self, a: Ssa | int, b: Ssa | int) -> tuple[Ssa, Ssa]:
-        """Converts numbers to constants of the other operand's type; two numbers become indices."""
+        """Returns both operands as values: a number becomes a constant of the type of the other operand; two
+        numbers become indices.
+        """
         if isinstance(a, int):
             a = b.same(a) if isinstance(b, Ssa) else self.index(a)
         return a, a.same(b)

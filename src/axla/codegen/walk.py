@@ -459,8 +459,8 @@ def either(
 
 
 def _horner_step(inst: Instruction) -> tuple[Instruction, Instruction, Instruction] | None:
-    """(p, x, c) of an instruction p * x + c, where p is such a step too and c is a constant; None for others.
-    Polynomials of floats by Horner's rule are rounded once per step, where the machine can.
+    """(p, x, c) of an instruction p * x + c, where p is such a step too and c is a constant; None for other
+    instructions. Polynomials of floats by Horner's rule are rounded once per step, where the machine can.
     """
     product = _shifted_product(inst)
     if product is None or not inst.shape.dtype.is_float or inst.shape.dtype.bits < 32:

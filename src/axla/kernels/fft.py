@@ -53,8 +53,8 @@ STAGE_COST = 4
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """A stage of a Fourier transform: its radix, its stride, and the offset in the table of its factors
-    exp(-2 pi i j p / (radix * count)).
+    """A stage of a Fourier transform: its radix, its stride, and the byte offset `table`, in the memory for
+    tables, of its factors exp(-2 pi i j p / (radix * count)).
     """
 
     radix: int

@@ -28,8 +28,8 @@ from axla.kernels.plan import fitting
 # Without "no-builtins", LLVM would turn loops that copy and clear into calls of memcpy and memset.
 ATTRIBUTES = 'nounwind noinline "no-builtins"'
 LOOPS = f"{ATTRIBUTES} optnone"
-"""The attributes of the function with the loops around the micro-kernel: LLVM would spend more time on it
-than on the micro-kernel, and gain nothing.
+"""The attributes of the function with the loops around the micro-kernel. LLVM does not optimize this
+function: it would spend more time on it than on the micro-kernel, and gain nothing.
 """
 
 

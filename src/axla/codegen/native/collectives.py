@@ -334,8 +334,8 @@ def _share(f: GlueFunction, rows: Ssa, number: Ssa, parts: Ssa) -> None:
 
 @_FUNCTIONS("fold_own", "i32", _SIGNATURE)
 def _fold_own(f: GlueFunction, *given: Ssa) -> None:
-    """Each member reduces its own part; or the root of each operand reduces all of it, and the others get
-    zeros.
+    """Each member reduces its own part; or the root of each operand reduces all of it, and the other members
+    get zeros.
     """
     _, collective, seat, rendezvous, slot, _ = given
     position = seat.get(SEAT, "position")

@@ -253,8 +253,8 @@ def _release_buffer(f: GlueFunction, array: Ssa, view: Ssa) -> None:
 
 
 def _dlpack(m: GlueModule, kind: str) -> None:
-    """Adds functions for one of the two DLPack structs: the deleter of exported arrays, the destructor of
-    their capsules, and the release function of imported arrays.
+    """Adds functions for one of the two DLPack structs, `kind`: the deleter of exported arrays, the
+    destructor of their capsules, and the release function of imported arrays.
     """
     f = m.function(f"dlpack_delete_{kind}", "void", "managed:ptr", exported=True)
     managed = f.params["managed"]
