@@ -43,6 +43,26 @@ def test_windows_in_reverse_have_the_same_sums(dims, text, seed):
     np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-5)
 
 
+def test_windows_over_dynamic_arrays_have_the_same_sums():
+    module = axla.parse("""HloModule m
+op { a = f32[] parameter(0)
+ b = f32[] parameter(1)
+ ROOT r = f32[] add(a, b) }
+ENTRY main { x = f32[7] parameter(0)
+ n = s32[] parameter(1)
+ d = f32[<=7] set-dimension-size(x, n), dimensions={0}
+ i = f32[] constant(0)
+ ROOT r = reduce-window(d, i), window={size=3 stride=2 pad=1_1}, to_apply=op }""")
+    x = np.arange(1, 8, dtype=np.float32)
+    for made in (module, shaken(module, 1)):
+        np.testing.assert_allclose(run(made, x, np.int32(6)), [3, 9, 15], rtol=1e-4)
+
+
+def test_no_windows_in_reverse():
+    module = window((2,), "size=3 stride=9", "add")
+    assert run(shaken(module, 1), np.ones(2, np.float32), np.float32(0)).shape == (0,)
+
+
 def test_a_product_that_overflows_in_one_order_only():
     module = window((4,), "size=4", "multiply")
     x = np.array([1e30, 1e30, 1e-30, 1], np.float32)

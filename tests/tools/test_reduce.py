@@ -190,6 +190,28 @@ def test_dead_code_stays_if_the_failure_depends_on_it(opcode):
     assert len(opcodes) == (3 if opcode == "cosine" else 6), small.to_string()
 
 
+CALLS = """HloModule calls
+f { x = f32[4] parameter(0)
+  ROOT t = f32[4] tan(x) }
+ENTRY main { p = f32[4] parameter(0)
+  n = f32[4] negate(p)
+  dead = f32[4] cosine(n)
+  c = f32[4] call(n), to_apply=f
+  w = f32[4] abs(n), control-predecessors={c}
+  ROOT t = (f32[4], f32[4], f32[4]) tuple(n, c, w) }
+"""
+
+
+def test_calls_are_inlined_and_results_dropped_beside_dead_code():
+    def fails(module):
+        live = [module.entry, *(c for i in module.entry.instructions for c in i.op.computations())]
+        return {"cosine", "tan"} <= {i.opcode for c in live for i in c.instructions}
+
+    small = reduce(axla.parse(CALLS), fails)
+    opcodes = [i.opcode for c in small.computations for i in c.instructions]
+    assert sorted(opcodes) == ["cosine", "parameter", "tan"], small.to_string()
+
+
 def test_what_does_not_fail_is_refused():
     with pytest.raises(axla.InvalidArgument, match="module long does not fail as it is"):
         reduce(axla.parse(PROGRAM), has("tan"))

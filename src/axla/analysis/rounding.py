@@ -55,7 +55,7 @@ def is_approximate(inst: Instruction) -> bool:
 def shaken(module: Module, seed: int) -> Module:
     """A copy of a module in which results and operands of approximate instructions are multiplied by numbers
     near 1, as if all were off by up to three units in the last place. If `seed` is odd, reductions, also
-    those of windows, run in reverse order, since one order may overflow where the other does not.
+    those of windows over static arrays, run in reverse order, which may overflow where the other does not.
     """
     made, rng = clone_module(module), np.random.default_rng(seed)
     for computation in list(made.computations):
@@ -83,14 +83,14 @@ def shaken(module: Module, seed: int) -> Module:
 
 def _mirror(inst: Instruction) -> None:
     """Makes the windows of a reduce-window combine their elements from the last to the first: the window
-    moves over the reversed array, and the result is reversed.
+    moves over the reversed array, and the result is reversed. Dynamic arrays stay as they are.
     """
     computation, array, op = inst.computation, shape_of(inst.operands[0]), op_of(inst, ReduceWindow)
     window, result, every = op.window, shape_of(inst), tuple(range(array.rank))
-    moved = [
-        (n - 1) * by + size
-        for n, by, size in zip(result.dims, window.stride, window.dilated_size, strict=True)
-    ]
+    if array.is_dynamic or not result.size:
+        return
+    steps = zip(result.dims, window.stride, window.dilated_size, strict=True)
+    moved = [(n - 1) * by + size for n, by, size in steps]
     extents = [(n - 1) * by + 1 if n else 0 for n, by in zip(array.dims, window.base_dilation, strict=True)]
     # The padding before the mirrored array: that after the array, without what no window reaches.
     low = tuple(m - e - p for m, e, p in zip(moved, extents, window.low, strict=True))

@@ -62,7 +62,7 @@ class ConfigEntry:
         return f"config: {self.kind} {self.node!r}" + (f" output {self.output}" if self.output else "")
 
     def check(self, shape: Shape) -> None:
-        """Raises InvalidArgument unless shape and type are the declared ones."""
+        """Raises InvalidArgument unless the sizes and the element type of `shape` are the declared ones."""
         if self.dims is not None and self.dims != shape.dims:
             found, wanted = list(shape.dims), list(self.dims)
             raise InvalidArgument(f"{self}: the config says shape {wanted}, the program has {found}")

@@ -121,8 +121,8 @@ class Ends:
         return self._instruction(node, output, what, [label.name for label in self.results])
 
     def update_of(self, parameter: Instruction, variable: Label) -> Instruction | None:
-        """The new value of a variable, whose value is `parameter`: the result that the module writes to it,
-        or that has the variable's name; None if there is none.
+        """The new value of a variable: the result that the module writes to it, or that has the variable's
+        name; None if there is none. `parameter` is the variable's value in the module, `variable` its label.
         """
         root = self.module.entry.root
         numbers = {p: k for k, p in enumerate(self.module.entry.parameters)}

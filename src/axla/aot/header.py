@@ -139,7 +139,9 @@ def _messages(function: LibraryFunction) -> list[str]:
 
 
 def _batches(library: CompiledLibrary) -> str:
-    """The functions that take a number of rows, and call the function compiled for this number."""
+    """The text of the C functions that take a number of rows, and call the function compiled for this
+    number.
+    """
     functions = [(rows, library.functions[number]) for rows, number in library.batches]
     given = ", weights" * library.takes_weights
     calls = []

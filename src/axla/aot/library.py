@@ -140,7 +140,7 @@ class CompiledLibrary:
 
     @property
     def has_loader(self) -> bool:
-        """Whether anything is loaded from files, by P_loader.c."""
+        """Whether P_loader.c is needed: the constants or the values of variables are loaded from files."""
         return self.takes_weights or any(function.variables for function in self.functions)
 
     @property
@@ -150,7 +150,7 @@ class CompiledLibrary:
 
     @property
     def constants_place(self) -> str:
-        """Where the constants are, for comments."""
+        """The name of the file that has the constants, for comments."""
         if self.weights is Weights.OBJECT:
             return f"{self.prefix}.o"
         return f"{self.prefix}{'_weights.o' if self.weights is Weights.SEPARATE else '.weights'}"

@@ -41,7 +41,8 @@ from axla.program.program import Program
 from axla.target.machine import CpuTarget
 
 ADDRESSABLE = 1 << 31
-"""A program for 32-bit addresses is refused if a buffer, all constants or the workspace have this many bytes.
+"""A program for 32-bit addresses is refused if a buffer, all constants or the workspace have at least this
+number of bytes.
 """
 
 KERNEL_LEVEL = 2
@@ -68,7 +69,7 @@ class ObjectCode:
 
     @property
     def interface(self) -> Interface:
-        """The interface of the only program."""
+        """The interface of the program, if the object has a single one."""
         [interface] = self.interfaces
         return interface
 

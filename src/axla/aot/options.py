@@ -73,7 +73,7 @@ FIELDS = {field.name: field for field in dataclasses.fields(Options)}
 
 
 def options_of(keywords: Mapping[str, Any]) -> Options:
-    """Options by name; InvalidArgument for an unknown name."""
+    """Makes Options from their values by name; InvalidArgument for an unknown name."""
     for name in keywords.keys() - FIELDS.keys():
         raise InvalidArgument(f"compile: there is no option {name!r}; {choices(FIELDS, name)}")
     return Options(**keywords)
@@ -106,7 +106,7 @@ def words(text: str) -> list[str]:
 
 
 def flags() -> dict[str, dict[str, Any]]:
-    """The flags of options, with the arguments for argparse."""
+    """The flags of `axla compile` for the options, each with the keyword arguments for argparse."""
     found = {}
     for name, field in FIELDS.items():
         default, shown = field.default, field.metadata["shown"]

@@ -79,7 +79,9 @@ def neighbours(folder: Path, prefix: str, written: Sequence[str]) -> list[str]:
 
 
 def merged(*parts: Mapping[str, str | bytes]) -> Files:
-    """The files of several writers; no file may come from two."""
+    """The files of several writers together. InternalError if two writers return different contents of a
+    file.
+    """
     found: Files = {}
     for part in parts:
         for name, contents in part.items():

@@ -88,7 +88,9 @@ def _weights(library: CompiledLibrary) -> list[str]:
 
 
 def _arrays(function: LibraryFunction, *kinds: str) -> Iterator[tuple[LibraryValue, str, str]]:
-    """Arguments ("arg") and results ("result"), with the C variable and the macro prefix of each."""
+    """Yields the arguments ("arg") and results ("result") that `kinds` names, each with its C variable and
+    the prefix of its macros.
+    """
     for kind in kinds:
         for value in function.arguments if kind == "arg" else function.results:
             yield value, f"{kind}_{value.name}", f"{function.symbol}_{kind.upper()}_{value.name}"

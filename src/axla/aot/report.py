@@ -12,7 +12,7 @@ from axla.codegen.object_files import CodeSizes, sizes, symbols
 
 
 def write(library: CompiledLibrary) -> dict[str, str | bytes]:
-    """The report and the description: {name: contents}."""
+    """The files `P_report.txt` and `P.json`: {name: contents}."""
     prefix = library.prefix
     return {f"{prefix}_report.txt": text(library), f"{prefix}.json": manifest(library).to_json()}
 

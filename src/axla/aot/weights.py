@@ -22,7 +22,9 @@ FORMAT = "axla.weights.1"
 
 
 def write(library: CompiledLibrary) -> dict[str, str | bytes]:
-    """`P.weights`, when the constants are in a file, and the loader, when anything is loaded."""
+    """The files by name: `P.weights`, if the constants are in a file; and the loader, if constants or values
+    of variables are loaded.
+    """
     prefix = library.prefix
     found: dict[str, str | bytes] = {}
     head = b""

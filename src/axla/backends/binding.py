@@ -46,7 +46,9 @@ def with_lent_constants(module: Module, values: BoundValues) -> tuple[Module, li
 
 
 def literals(module: Module, values: BoundValues) -> dict[int, Literal]:
-    """The constants by parameter number. Large writable arrays become `MovedLiteral`s that are lent."""
+    """The constants for the parameters in `values`, by parameter number. Large writable arrays become
+    `MovedLiteral`s that are lent.
+    """
     found: dict[int, Literal] = {}
     pairs = values.items() if isinstance(values, Mapping) else values
     try:

@@ -115,8 +115,8 @@ class CpuBackend(Backend):
         return _executable(made, client, options)
 
     def work(self, module: Module, options: CompileOptions) -> Module:
-        """A copy of the module for the passes: parameters named in `options.donate` are donated, and the
-        numbers of participants are set.
+        """A copy of the module for the passes: the parameters whose indices are in `options.donate` are
+        donated, and the numbers of participants are set.
         """
         from axla.lowering.donation import work_of
 

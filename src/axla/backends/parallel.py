@@ -51,8 +51,8 @@ class Programs:
         ]
 
     def run(self, arguments: Sequence[Sequence[Any]], deadline: float | None = None) -> list[list[Array]]:
-        """Runs all programs at the same time. `arguments` has those of each program; returns the results of
-        each.
+        """Runs all programs at the same time. `arguments` has a row for each program; returns the results of
+        each program. `deadline` limits the run, in seconds.
         """
         grid = Grid(*self.counts, range(self.first, self.first + len(self.programs)))
         return run_together(self.programs, arguments, grid, ExecuteOptions(deadline))

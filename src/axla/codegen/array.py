@@ -112,7 +112,9 @@ class DenseArray:
         return found
 
     def store(self, index: Sequence[AnyIndex], value: Value, *, nontemporal: bool = False) -> None:
-        """Writes a value: contiguous lanes as one vector, others lane by lane (in lane order)."""
+        """Writes a value: contiguous lanes as one vector, others lane by lane (in lane order). `nontemporal`
+        bypasses the caches.
+        """
         values, f = self.values, self.values.f
         offset = self._offset(index)
         if offset.vec is None and offset.stride == 1:
@@ -163,7 +165,9 @@ class DenseArray:
 def element_address(
     f: LlvmFunction, pointer: Ssa, dtype: DType, offset: Ssa | int, *, inbounds: bool = True
 ) -> Ssa:  # fmt: skip
-    """The address of element `offset` of an array of `dtype`."""
+    """The address of element `offset` of an array of `dtype` at `pointer`; without `inbounds` the element may
+    be outside the array.
+    """
     element = f"[{dtype.itemsize} x i8]" if dtype.itemsize > 1 else "i8"
     return f.gep(element, pointer, offset, inbounds=inbounds)
 

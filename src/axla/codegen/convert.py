@@ -90,7 +90,7 @@ def _from_float(x: Reg, source: DType, target: DType, nearest: Reg | None) -> Re
 
 
 def _contains(target: DType, source: DType) -> bool:
-    """Whether every value of a small float type exists in another one."""
+    """Whether the small float type `target` has every value of the small float type `source`."""
     a, b = small_float.FORMATS.get(target.name), small_float.FORMATS.get(source.name)
     if a is None or b is None or a.kind != small_float.IEEE or b.kind == small_float.SCALE:
         return False

@@ -83,7 +83,7 @@ class Distribution:
 
     def combine(self, values: ValueGroup, join: Join) -> ValueGroup:
         """Combines the values of all threads of a step (one lane each) in a fixed tree; every thread gets the
-        result.
+        result. `join` combines two groups of values.
 
         Either all threads of the step call this, or none does.
         """

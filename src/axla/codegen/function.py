@@ -192,9 +192,9 @@ class LlvmFunction(Code):
 
     @contextlib.contextmanager
     def while_loop(self, carry: Sequence[Ssa] = ()) -> Iterator[WhileLoop]:
-        """Writes a loop that ends by a call of its `test` or `leave`. The `with` block computes the
-        condition, calls `test(condition)`, writes the body, and calls `yield_`. A loop without carried values
-        needs none of these calls.
+        """Writes a loop that ends by a call of its `test` or `leave`. `carry` has the first values of the
+        carried values. The `with` block computes the condition, calls `test(condition)`, writes the body, and
+        calls `yield_`. A loop without carried values needs none of these calls.
         """
         head, body_label, done = self._labels("while", "body", "end")
         parent = self.region
@@ -217,8 +217,8 @@ class LlvmFunction(Code):
     @contextlib.contextmanager
     def guarded_loop(self, carry: Sequence[Ssa], first: Ssa) -> Iterator[GuardedLoop]:
         """Writes a loop with its test at the end, which has one jump less per iteration than `while_loop`.
-        `first` is the condition for the first iteration. The `with` block writes the body, then calls
-        `yield_`, then `test(condition)`.
+        `carry` has the first values of the carried values; `first` is the condition for the first iteration.
+        The `with` block writes the body, then calls `yield_`, then `test(condition)`.
         """
         head, done = self._labels("loop", "end")
         parent = self.region
@@ -245,7 +245,9 @@ class LlvmFunction(Code):
 
     @contextlib.contextmanager
     def if_(self, condition: Ssa, likely: bool | None = None) -> Iterator[None]:
-        """Runs the code that the `with` block writes only if `condition` holds. The block has no results."""
+        """Runs the code that the `with` block writes only if `condition` holds. The block has no results.
+        `likely` is a hint for branch prediction; None: no hint.
+        """
         branch = self.branch(condition, likely)
         with branch.then():
             yield

@@ -67,7 +67,9 @@ def _host_target(limit: str) -> CpuTarget:
 
 @functools.cache
 def _description() -> tuple[str, dict[str, bool]]:
-    """CPU and features of this machine, as LLVM detects them; cached."""
+    """(the name of the CPU, whether it has each feature by name) of this machine, as LLVM detects them;
+    cached.
+    """
     key = cache.key_of(cache.compiler(), cache.machine()) if cache.machine() else ""
     known = cache.get("host", key) if key else None
     if known is not None:

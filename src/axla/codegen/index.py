@@ -234,8 +234,9 @@ def linear(index: Sequence[AnyIndex], sizes: Sequence[int]) -> AnyIndex:
 
 
 def _join(high: AnyIndex, low: AnyIndex, size: int) -> Index | None:
-    """Joins two digits of one x: x // (d * size) % m and x // d % size become x // d % (m * size). Returns
-    None where the digits do not fit together.
+    """Joins two adjacent digits of one x, `high` and `low`, where `size` is the number of values of `low`: x
+    // (d * size) % m and x // d % size become x // d % (m * size). Returns None where the digits do not fit
+    together.
     """
     if isinstance(high, int) or isinstance(low, int) or high.view is None or low.view is None:
         return None

@@ -144,7 +144,9 @@ class KernelWriter:
     def computed(
         self, e: Elements, at: Sequence[AnyIndex], dims: Sequence[int], only: Sequence[int] | None = None
     ) -> list[Storing]:
-        """Computes what `write` would store: (output array, index, value) for each output."""
+        """Computes what `write` would store: (output array, index, value) for each output. `only` is as for
+        `write`.
+        """
         found: list[Storing] = []
         for number, root in enumerate(self.roots):
             if only is not None and number not in only:

@@ -83,7 +83,9 @@ def machine(target: Target, *, level: int = 2) -> binding.TargetMachine:
 
 
 def parse(text: str, target: Target, *, level: int = 2) -> tuple[binding.ModuleRef, binding.TargetMachine]:
-    """The LLVM module of `text`, with the data layout of `target`; verified if the flag `verify` is set."""
+    """(the LLVM module of `text`, the target machine for `level`). The module has the data layout of
+    `target`; it is verified if the flag `verify` is set.
+    """
     found = machine(target, level=level)
     with LOCK:
         # Each module has its own context, so that its types and constants are freed with it.

@@ -30,8 +30,8 @@ class LlvmModule:
         self.declared.setdefault(name, signature)
 
     def publish(self, name: str) -> None:
-        """Makes an internal function of this module visible to the modules that it is linked with, and to no
-        others.
+        """Makes an internal function of this module visible to the modules that this module is linked with,
+        and to no other modules.
         """
         self.functions[name] = self.functions[name].replace("define internal ", "define hidden ", 1)
 

@@ -36,7 +36,7 @@ class Reduction(Reducing):
         self.mirrored = mirrored and is_maximum and dtypes <= {"f32", "f64"}
 
     def lift(self, values: Sequence[Value], emit: Values) -> tuple[Value, ...]:
-        """Converts values to the types of the accumulators."""
+        """Converts values to the types of the accumulators; negates them if the reduction is `mirrored`."""
         found = tuple(emit.convert(v, d) for v, d in zip(values, self.accumulators, strict=True))
         return tuple(emit.unary("negate", v) for v in found) if self.mirrored else found
 

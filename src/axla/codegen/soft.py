@@ -60,7 +60,9 @@ class Lowering:
         self.m = m
 
     def binary(self, opcode: str, a: Reg, b: Reg) -> Reg | None:
-        """Computes divisions and remainders of integers, and arithmetic of doubles, in software."""
+        """Computes divisions and remainders of integers, and arithmetic of doubles, in software. None where
+        the machine has an instruction.
+        """
         target = self.m.target
         if opcode in _DIVISIONS:
             wide = a.element == "i64"
@@ -75,19 +77,21 @@ class Lowering:
         return None
 
     def compare(self, predicate: str, a: Reg, b: Reg) -> Reg | None:
-        """Compares doubles by their bits, as integers."""
+        """Compares doubles by their bits, as integers. None where the machine has an instruction."""
         if a.element != "double" or self.m.target.has_double:
             return None
         return self._lanes(lambda x, y: _compare(predicate, x, y), a, b)
 
     def negate(self, a: Reg) -> Reg | None:
-        """Negates a double by flipping its sign bit."""
+        """Negates a double by flipping its sign bit. None where the machine has an instruction."""
         if a.element != "double" or self.m.target.has_double:
             return None
         return (a.bits() ^ -(1 << 63)).floats()
 
     def cast(self, opcode: str, a: Reg, element: str) -> Reg | None:
-        """Converts from or to doubles or 64-bit integers in software."""
+        """Converts from or to doubles or 64-bit integers in software. None where the machine has an
+        instruction.
+        """
         target = self.m.target
         soft = "double" in (a.element, element) and not target.has_double
         wide = "i64" in (a.element, element) and not target.has_wide_division
@@ -97,7 +101,7 @@ class Lowering:
 
     def intrinsic(self, name: str, *args: Reg) -> Reg | None:
         """Computes fabs and copysign of f64, square roots, and maximum and minimum, which LLVM does not
-        support on all machines.
+        support on all machines. None for other intrinsics, and where the machine has an instruction.
         """
         if name in ("maximum", "minimum"):
             return _extreme(name == "maximum", *args)
@@ -115,7 +119,9 @@ class Lowering:
         return None
 
     def leading_zeros(self, x: Reg) -> Reg | None:
-        """Counts leading zeros: sets all bits below the highest one, then counts the bits that are zero."""
+        """Counts leading zeros: sets all bits below the highest one, then counts the bits that are zero. None
+        where the machine has an instruction.
+        """
         if self.m.target.has_leading_zeros:
             return None
         for place in range(int(x.element[1:]).bit_length() - 1):
@@ -220,7 +226,8 @@ def _shift_sticky(x: Reg, count: Reg) -> Reg:
 
 
 def _pack(sign: Reg, exponent: Reg, significand: Reg, form: _Form) -> Reg:
-    """The bits, in i64, of sign * significand * 2**(exponent - bias - 62), rounded; 0 <= significand < 2**63.
+    """The bits, in i64, of sign * significand * 2**(exponent - bias - 62), rounded to the format `form`; 0 <=
+    significand < 2**63.
 
     Bit 0 may be a sticky bit for all lower bits.
     """

@@ -97,7 +97,9 @@ class WorkGroup(ThreadBlock):
         return self._buffers[slot]
 
     def combine(self, values: ValueGroup, join: Join) -> ValueGroup:
-        """Combines the values of neighbouring work-items through local memory until one value is left."""
+        """Combines the values of neighbouring work-items through local memory until one value is left. `join`
+        combines two groups of values.
+        """
         distance = 1
         while distance < self.threads:
             fan = min(_FAN, self.threads // distance)

@@ -124,13 +124,13 @@ class Ssa:
         return self.at(index * size)
 
     def load(self, type_: str, order: str = "") -> Ssa:
-        """Loads a value from this address; `order` makes the load atomic."""
+        """Loads a value from this address; `order`, a memory ordering of LLVM, makes the load atomic."""
         kind = "atomic " if order else ""
         align = self.code.module.align(type_)
         return self.code.effect(type_, f"load {kind}{type_}, {self!r} {order}, align {align}")
 
     def store(self, value: Ssa, order: str = "") -> None:
-        """Stores a value at this address; `order` makes the store atomic."""
+        """Stores a value at this address; `order`, a memory ordering of LLVM, makes the store atomic."""
         kind = "atomic " if order else ""
         align = self.code.module.align(value.type)
         self.code.line(f"store {kind}{value!r}, {self!r} {order}, align {align}")
@@ -154,11 +154,15 @@ class Ssa:
         return self.at(struct.offset(name, self.code.module.pointer_bytes))
 
     def get(self, struct: Struct, name: str, order: str = "") -> Ssa:
-        """Loads field `name` of the struct at this address; `order` makes the load atomic."""
+        """Loads field `name` of the struct at this address; `order`, a memory ordering of LLVM, makes the
+        load atomic.
+        """
         return self.field(struct, name).load(struct.fields[struct.index(name)].llvm, order)
 
     def set(self, struct: Struct, name: str, value: Ssa | int, order: str = "") -> None:
-        """Stores to field `name` of the struct at this address; `order` makes the store atomic."""
+        """Stores to field `name` of the struct at this address; `order`, a memory ordering of LLVM, makes the
+        store atomic.
+        """
         if isinstance(value, int):
             value = self.code.const(struct.fields[struct.index(name)].llvm, value)
         self.field(struct, name).store(value, order)
@@ -219,8 +223,9 @@ class Code:
         return f"%v{self.made}"
 
     def pure(self, type_: str, expression: str, operands: Sequence[Ssa]) -> Ssa:
-        """Writes an instruction without effects, in the outermost region where its `operands` exist, and
-        returns its value. If an equal instruction is available, returns the value of that one.
+        """Writes `expression`, an instruction without effects whose result has the type `type_`, in the
+        outermost region where its `operands` exist, and returns its value. If an equal instruction is
+        available, returns the value of that one.
         """
         return self._place(self._home(operands, self._stack[-1].arithmetic_floor), type_, expression)
 
@@ -234,8 +239,8 @@ class Code:
         return value
 
     def effect(self, type_: str, expression: str) -> Ssa:
-        """Writes an instruction that must not be moved, such as a load from memory that changes; returns its
-        value.
+        """Writes `expression`, an instruction that must not be moved, such as a load from memory that
+        changes; returns its value.
         """
         region = self._stack[-1]
         value = Ssa(self.fresh(), type_, region)
@@ -431,7 +436,9 @@ class Code:
     # -- index arithmetic on values and numbers; constants are folded --------------------------------------
 
     def _both(self, a: Ssa | int, b: Ssa | int) -> tuple[Ssa, Ssa]:
-        """Converts numbers to constants of the other operand's type; two numbers become indices."""
+        """Returns both operands as values: a number becomes a constant of the type of the other operand; two
+        numbers become indices.
+        """
         if isinstance(a, int):
             a = b.same(a) if isinstance(b, Ssa) else self.index(a)
         return a, a.same(b)

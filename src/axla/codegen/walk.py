@@ -64,7 +64,7 @@ class Elements:
         return max(self.least, widest(index))
 
     def bind(self, inst: Instruction, leaf: ElementSource | DenseArray | Value | ValueGroup) -> None:
-        """Sets the source of an instruction's value (usually a parameter)."""
+        """Makes `leaf` the source of the value of an instruction, which is usually a parameter."""
         if isinstance(leaf, DenseArray):
             self.leaves[inst] = lambda index: leaf.load(index, self.lanes)
         else:
@@ -459,8 +459,8 @@ def either(
 
 
 def _horner_step(inst: Instruction) -> tuple[Instruction, Instruction, Instruction] | None:
-    """(p, x, c) of an instruction p * x + c, where p is such a step too and c is a constant; None for others.
-    Polynomials of floats by Horner's rule are rounded once per step, where the machine can.
+    """(p, x, c) of an instruction p * x + c, where p is such a step too and c is a constant; None for other
+    instructions. Polynomials of floats by Horner's rule are rounded once per step, where the machine can.
     """
     product = _shifted_product(inst)
     if product is None or not inst.shape.dtype.is_float or inst.shape.dtype.bits < 32:

@@ -125,9 +125,9 @@ def _fold(entry: ValuePlaces, name: str, shapes: list[Shape]) -> Kernel:
 
 
 def description(entry: ValuePlaces, step: CollectiveStep, folds: list[Kernel]) -> bytes:
-    """The step as bytes in the form that the engine reads. Equal collectives have equal digests in it,
-    whatever the names of programs and steps and the numbers of rendezvous; kernels are part of the digest by
-    their names, which are digests too.
+    """The step as bytes in the form that the engine reads, with a digest. Equal collectives have equal
+    digests, whatever the names of programs and steps and the numbers of rendezvous. `folds` are the kernels
+    that combine elements; they are part of the digest by their names, which are digests too.
     """
     face, part = entry.program.interface, _PARTS[step.kind]
     if part is PartKind.EXCHANGE and step.dimension is None:

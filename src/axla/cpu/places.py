@@ -19,7 +19,9 @@ from axla.program.steps import ArrayValue
 from axla.target.machine import Target
 
 FEW = 4
-"""The highest number of parameters, or results, whose addresses are worth registers around loops."""
+"""The highest number of parameters, or results, whose addresses are worth a register each in loops: they are
+loaded before.
+"""
 
 Read = Callable[[Indices], Value]
 
@@ -125,7 +127,7 @@ class ValuePlaces:
         return self.leaf(value).read(())
 
     def define(self, value: ArrayValue, elements: list[Value]) -> None:
-        """Records that a value is in registers."""
+        """Records that a value is in registers, which are its `elements` in row-major order."""
         self._registers[value.name] = elements
 
     def memory(self, value: ArrayValue) -> ElementReader:
@@ -297,7 +299,9 @@ def registers_of(elements: Sequence[Value]) -> list[Ssa]:
 
 
 def from_registers(shapes: Sequence[Shape], parts: Sequence[Ssa]) -> list[list[Value]]:
-    """The elements of arrays whose LLVM values are listed in order."""
+    """The elements of arrays of these shapes, for each array. `parts` lists the LLVM values of all elements,
+    in order.
+    """
     rest = iter(parts)
     return [
         [Value(s.dtype, 1, tuple(next(rest) for _ in register_types(s.dtype, 1))) for _ in range(s.size)]

@@ -20,14 +20,16 @@ from axla.program import abi
 from axla.program.steps import RegisterStep
 
 SHORT = 8
-"""The most instructions of a loop condition that is written twice: before the loop and at its end."""
+"""The largest number of instructions of a loop condition that is written twice: before the loop and at its
+end.
+"""
 WIDE = (8, 16)
 """The numbers of elements of arrays that a loop carries in a vector."""
 
 
 def emit_registers(entry: ValuePlaces, step: RegisterStep) -> None:
-    """Writes a register step. After it, its results are in registers, and in the slices that `step.results`
-    names for some of them.
+    """Writes a register step. After it, its results are in registers; a result for which `step.results` names
+    a slice is in this slice, too.
     """
     writer = _Registers(entry)
     computation = step.computation
@@ -62,7 +64,9 @@ class _Registers:
             self.e.bind(inst, leaf.read)
 
     def held(self, inst: Instruction, elements: Sequence[Sequence[Value]]) -> None:
-        """Records the elements of those leaves of an instruction's value that are arrays."""
+        """Records the elements of those leaves of an instruction's value that are arrays. `elements` has a
+        row for each of these leaves, in row-major order.
+        """
         rest = iter(elements)
         shapes = inst.shape.leaves()
         self.bind(inst, [self.entry.held(s, next(rest)) if isinstance(s, Shape) else None for s in shapes])
@@ -226,7 +230,9 @@ class _Registers:
         self.bind(inst, carried(found))
 
     def _kept(self, leaf: ElementReader, is_wide: bool) -> ElementReader:
-        """A leaf whose elements are read into registers now."""
+        """A reader of the elements of `leaf`, which are read into registers now: into one vector if
+        `is_wide`.
+        """
         if is_wide:
             return self.entry.packed(leaf.shape, self.entry.vector(leaf))
         return leaf if leaf.whole is not None else self.entry.held(leaf.shape, leaf.elements())

@@ -36,7 +36,9 @@ FUNCTIONS = (TableFunction(CLOCK), TableFunction(COUNTERS))
 
 
 class TimedEntry(EntryWriter):
-    """Writes the entry. `FUNCTIONS` follow the program's own functions in the function table."""
+    """Writes an entry function that measures its steps. `FUNCTIONS` follow the program's own functions in the
+    function table.
+    """
 
     def emit(self) -> None:
         """Writes the whole function; the time between the first two readings is that of a reading."""

@@ -238,7 +238,9 @@ MOST_PIECES = 64
 
 
 def _changes(old: Any, new: Any, name: str = "") -> Iterator[str]:
-    """Yields the fields in which two plans differ, without those that follow from the others."""
+    """Yields the fields in which two plans differ, as texts; `name` is the path of a plan inside another one.
+    Phases and numbers of bytes are left out, since they follow from the other fields.
+    """
     if type(old) is type(new) and is_dataclass(old):
         for field in fields(old):
             if field.name != "phases" and not field.name.endswith("_bytes"):

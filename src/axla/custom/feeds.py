@@ -42,7 +42,9 @@ class Feed:
     def __init__(self, name: str, place: tuple[int, str, int | None] = (0, "", None)) -> None:
         self.name = name
         self.place = place
-        """(device, "infeed", "outfeed", "to" or "from", channel of the last two)."""
+        """(device; "infeed", "outfeed", "to" or "from" for the direction; channel of "to" and "from", else
+        None).
+        """
         self.timeout = TIMEOUT
         self.most: int | None = None
         """The largest number of values in the queue; None means no limit, 0 that it is closed."""
@@ -94,7 +96,7 @@ class Feed:
 
     def _take(self, timeout: float, check: Callable[[], None]) -> HostValue:
         """Waits for the oldest value, removes it and returns it. `check` is called while waiting, and raises
-        an exception to stop it.
+        an exception to end the wait.
         """
         end = time.monotonic() + timeout
         with self._changed:

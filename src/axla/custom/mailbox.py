@@ -34,7 +34,7 @@ class Mailbox:
 
     def take(self, address: Hashable, check: Callable[[], None], found: Any = None) -> Any:
         """Waits for the oldest value at the address, removes it and returns it. `check` is called while
-        waiting, and raises an exception to stop it; `found` is called before the value is removed.
+        waiting, and raises an exception to end the wait; `found` is called before the value is removed.
         """
         with self._changed:
             while not self._queues.get(address):

@@ -111,8 +111,8 @@ class _Builder:
             )
 
     def matrix(self, number: int = 0) -> tuple[int, int]:
-        """The numbers of (rows, columns) of the matrices in an operand. The dimensions before them are the
-        batch.
+        """The numbers of (rows, columns) of the matrices in operand `number`. The dimensions before the last
+        two are the batch.
         """
         shape = self.operands[number]
         if not isinstance(shape, Shape) or shape.rank < 2 or shape.dtype is not self.dtype:
@@ -460,7 +460,7 @@ def _gehrd(b: _Builder) -> None:
 
 
 def _trd(b: _Builder) -> None:
-    """The routines sytrd and hetrd."""
+    """The routines sytrd and hetrd, which transform a symmetric or Hermitian matrix to a tridiagonal one."""
     b.count(1, 5)
     n = b.square()
     less = max(n - 1, 0)

@@ -136,8 +136,8 @@ def _described(value: Any) -> str:
 
 
 def leaf_number(shape: AnyShape, index: Sequence[int]) -> int:
-    """The number of the leaf at `index`, a path through nested tuples. For a tuple it is that of its first
-    leaf.
+    """The number of the leaf at `index`, a path through nested tuples. If there is a tuple at `index`, the
+    number of its first leaf.
     """
     first = 0
     for i in index:

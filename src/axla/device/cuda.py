@@ -250,7 +250,7 @@ class Cuda(Driver):
         self.call("a copy", "cuStreamSynchronize", self.stream)
 
     def mark(self) -> CudaHandle:
-        """Records an event in the stream, after the work that is queued now."""
+        """Records an event in the stream, after the work that is queued now; returns the event."""
         event = CudaHandle(self, _DESTROY)
         self.call("an event", "cuEventCreate", c.byref(event.address), _UNTIMED)
         self.call("an event", "cuEventRecord", event.address, self.stream)

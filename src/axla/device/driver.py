@@ -40,7 +40,7 @@ _YIELDS, _SLEEP = 500, 100  # tests of an event without sleeps in between; then 
 
 
 class DeviceError(RuntimeFailure):
-    """A driver function returned an error."""
+    """The error for a driver function that failed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +123,7 @@ class Driver:
     target: Target
     """The target that its kernels are compiled for."""
     waited: float = 0.0
-    """The seconds of the last wait for a run."""
+    """The seconds that the last wait for a run took."""
 
     @cached_property
     def pool(self) -> Pool:

@@ -205,7 +205,7 @@ class DeviceExecutable(Executable):
         return len(running)
 
     def profiling(self, profile: Profile | None) -> None:
-        """Makes the device measure every launch while a profile is recorded."""
+        """Makes the device measure every launch from now on, and record it in a profile; None stops that."""
         self._counted = None
         if profile is not None:
             backend = self.client.backend_name if self.client is not None else ""

@@ -31,7 +31,9 @@ from axla.runtime.queue import own_queue
 _ENGINE = c.CFUNCTYPE(c.c_int32, *[c.c_void_p] * 5)
 _DO_PART = c.CFUNCTYPE(c.c_int32, *[c.c_void_p] * 6)
 _TAGS = 1 << 12
-"""The number of tags for pairs of devices of two processes, for all rendezvous in progress at once."""
+"""The number of MPI tags that the rendezvous in progress share: each rendezvous takes one for every pair of
+devices of two processes.
+"""
 _thread = threading.local()
 """Keeps Python's state of a queue's thread until the thread ends. Otherwise each call would allocate and free
 it, and libraries that MPI uses record all memory that is freed.
@@ -192,7 +194,9 @@ class ParticipantCollective:
         return code
 
     def _exchange(self, frame: int, plan: Sequence[Any], operands: Any, results: Any) -> None:
-        """Sends and receives the bytes of a plan, and waits until all transfers are done."""
+        """Sends and receives the bytes of a plan from `_plan`, and waits until all transfers are done.
+        `operands` and `results` have the addresses of this participant's arrays.
+        """
         engine, local, pending, total = self.engine, self.engine.job.local, [], 0
         scratch = engine.scratch(self.me, self.scratch)
         for position, n, piece, gives in plan:

@@ -109,7 +109,9 @@ def plan_blocks(spec: GemmSpec, target: Target) -> BlockCut:
 
 
 def _cuts(spec: GemmSpec, method: str, most: int) -> Iterator[BlockCut]:
-    """Yields plans with at most `most` threads in a block whose sums fit in registers."""
+    """Yields plans with at most `most` threads in a block whose sums fit in registers. `method` is that of
+    `BlockCut`.
+    """
     warps = method == "warps"
     team = 32 if warps else 1
     several = [

@@ -127,7 +127,7 @@ class ConvolutionKind(Kind):
 
     @classmethod
     def form(cls, inst: Instruction, limits: Limits) -> Form | None:
-        """The form of a kernel with this convolution as its hero; each has a kernel of its own."""
+        """The form of a kernel with this convolution as its hero, which has no other hero."""
         return (cls, inst.id)
 
     @classmethod
@@ -142,7 +142,9 @@ class ConvolutionKind(Kind):
 
     @classmethod
     def match(cls, body: KernelBody, limits: Limits) -> ConvolutionKind | None:
-        """The kernel, if it has one convolution, of parameters, and elementwise ops on its result."""
+        """The kernel, if it has one convolution, whose operands are parameters, and elementwise ops on the
+        result of the convolution; else None.
+        """
         found, inside = [i for i in body.order if isinstance(i.op, Convolution)], set(body.order)
         hero = found[0]
         if len(found) != 1 or not body.uniform or elements(hero.shape) != elements(body.roots[0].shape):
@@ -289,7 +291,9 @@ def unpacked(panels: Instruction, kernel: Shape) -> Instruction:
 
 
 def _unpacking(rank: int, words: bool) -> tuple[int, ...]:
-    """The permutation that turns panels into a kernel with `rank` dimensions."""
+    """The permutation that turns panels into a kernel with `rank` dimensions. `words`: whether the panels
+    consist of words of short numbers.
+    """
     return (*range(1, rank), *((rank + 1,) if words else ()), 0, rank)
 
 

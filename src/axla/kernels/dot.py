@@ -189,7 +189,7 @@ def _group(units: int, work: int, enough: int, limits: Limits) -> int:
 
 
 def _plan_narrow(spec: GemmSpec, target: Target) -> GemmPlan | None:
-    """The plan of a product whose rhs fits in registers, or with k = 0; None for others."""
+    """The plan of a product whose rhs fits in registers, or with k = 0; None for other products."""
     lanes = fitting(target.lanes(spec.accumulator), spec.n)
     parts = part_count(spec.accumulator)
     vectors = piece_count(spec.n, lanes) * spec.k * parts
@@ -209,7 +209,7 @@ def _plan_narrow(spec: GemmSpec, target: Target) -> GemmPlan | None:
 
 
 def _plan_vector(spec: GemmSpec, target: Target) -> GemmPlan | None:
-    """The plan of a product of a matrix and a vector; None for others."""
+    """The plan of a product of a matrix and a vector; None for other products."""
     if spec.m > 1 and spec.n > 1:
         return None
     tall = spec.m > 1
@@ -238,7 +238,7 @@ def _plan_vector(spec: GemmSpec, target: Target) -> GemmPlan | None:
 
 def _plan_folded(spec: GemmSpec, target: Target) -> GemmPlan | None:
     """The plan of a product with so few columns that at least half of a vector would be unused; None for
-    others.
+    other products.
     """
     lanes, size = target.lanes(spec.accumulator), spec.accumulator.itemsize
     rows = 8  # independent sums hide the latency of two multiply-adds per cycle
@@ -407,7 +407,7 @@ class DotKind(Kind):
     @classmethod
     def why_not_followed(cls, hero: Instruction, members: Iterable[Instruction]) -> str | None:
         """The reason why functions of the result are not in the kernel: a product with one column computes
-        its elements one by one, which would make them slower.
+        its elements one by one, which would make them slower. None if they are.
         """
         sizes = dot_sizes(hero)
         if sizes is None or sizes[2] > 1 or sizes[1] < COLUMN or not any(map(is_costly, members)):
@@ -426,7 +426,9 @@ class DotKind(Kind):
 
     @classmethod
     def match(cls, body: KernelBody, limits: Limits) -> DotKind | None:
-        """The kernel, if it has one dot, of parameters, and elementwise ops on its result."""
+        """The kernel, if it has one dot, whose operands are parameters, and elementwise ops on the result of
+        the dot; else None.
+        """
         dots = [i for i in body.order if isinstance(i.op, Dot)]
         hero, inside = dots[0], set(body.order)
         if len(dots) != 1 or not body.uniform or elements(hero.shape) != elements(body.roots[0].shape):
@@ -515,7 +517,9 @@ MOST_TILES = 6
 
 
 def _sums_alike(spec: GemmSpec, one: GemmPlan, other: GemmPlan, straight: bool) -> bool:
-    """Whether two plans with tiles give the same bits. `straight`: no ops follow the product."""
+    """Whether the plans `one` and `other`, which have tiles, give the same bits. `straight`: no ops follow
+    the product.
+    """
     if spec.accumulator.is_integer:
         return True
     if one.depth != other.depth:
@@ -526,7 +530,7 @@ def _sums_alike(spec: GemmSpec, one: GemmPlan, other: GemmPlan, straight: bool) 
 
 
 def dot_sizes(inst: Instruction) -> tuple[int, int, int, int, bool, bool] | None:
-    """(batch, m, n, k, lhs transposed, rhs transposed) of a canonical dot; None for others."""
+    """(batch, m, n, k, lhs transposed, rhs transposed) of a canonical dot; None for other instructions."""
     op = inst.op
     if not isinstance(op, Dot) or op.sparsity or len(inst.operands) != 2:
         return None
@@ -546,7 +550,9 @@ def dot_sizes(inst: Instruction) -> tuple[int, int, int, int, bool, bool] | None
 
 
 def panel_sizes(inst: Instruction) -> tuple[int, int, int, int, bool, bool] | None:
-    """`dot_sizes` for a product of matrices whose rhs is stored in panels (see `DotKind`)."""
+    """`dot_sizes` for a product of matrices whose rhs is stored in panels (see `DotKind`); None for other
+    instructions.
+    """
     op = inst.op
     if not isinstance(op, Dot) or op.sparsity or op.lhs_batch_dims or len(inst.operands) != 2:
         return None

@@ -53,8 +53,8 @@ STAGE_COST = 4
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """A stage of a Fourier transform: its radix, its stride, and the offset in the table of its factors
-    exp(-2 pi i j p / (radix * count)).
+    """A stage of a Fourier transform: its radix, its stride, and the byte offset `table`, in the memory for
+    tables, of its factors exp(-2 pi i j p / (radix * count)).
     """
 
     radix: int
@@ -111,11 +111,15 @@ class FftPlan(Plan):
     scale: float
 
     def plane_bytes(self, axis: FftAxis) -> int:
-        """The bytes of one part (real or imaginary) of a line's values."""
+        """The bytes of one part (real or imaginary) of the values that a step of an axis transforms: a line
+        or a strip of lines.
+        """
         return aligned(axis.points * axis.width * self.dtype.itemsize)
 
     def piece_bytes(self, axis: FftAxis) -> int:
-        """The bytes of two buffers, each with a plane for the real and one for the imaginary parts."""
+        """The bytes of scratch memory of a piece: two buffers, each with a plane for the real and one for the
+        imaginary parts of a step.
+        """
         return 4 * self.plane_bytes(axis)
 
 
@@ -156,7 +160,7 @@ class FftKind(HeroKind):
 
 
 class _Tables:
-    """Assigns each stage its offset in the table; equal stages share one."""
+    """Assigns each stage its offset in the table; equal stages share one offset."""
 
     def __init__(self, itemsize: int):
         self.itemsize = itemsize
@@ -195,7 +199,9 @@ def _axis(tables: _Tables, kind: str, length: int, outer: int, inner: int, limit
 
 
 def _placed(name: str, axes: list[FftAxis], tables: _Tables, dtype: DType, op: Fft, size: int) -> FftPlan:
-    """The plan with offsets in scratch memory for tables, the array between axes, and buffers."""
+    """The plan with offsets in scratch memory for tables, the array between axes, and buffers. `size` is the
+    number of complex values in the array between axes.
+    """
     inverse = op.fft_type in (FftType.IFFT, FftType.IRFFT)
     middle = buffers = aligned(tables.size)
     if op.fft_type is FftType.IRFFT and len(axes) > 1:

@@ -176,7 +176,7 @@ class HeroKind(Kind):
 
     @classmethod
     def form(cls, inst: Instruction, limits: Limits) -> Form | None:
-        """The form of an instruction that is a kernel of this kind; None for others."""
+        """The form of an instruction that is a kernel of this kind; None for other instructions."""
         return (cls, inst.id) if cls.alone and cls.takes(inst, limits) else None
 
     @classmethod

@@ -40,8 +40,8 @@ OWN = (
 
 
 def register(kind: type[Kind]) -> None:
-    """Adds a kind, which is tried before all others. InvalidArgument if it is incomplete, or its name or its
-    class of plans is already used.
+    """Adds a kind, which is tried before all other kinds. InvalidArgument if it is incomplete, or its name or
+    its class of plans is already used.
 
     Later compilations may use the kind, and do not read or write the program cache.
     """
@@ -50,8 +50,8 @@ def register(kind: type[Kind]) -> None:
 
 
 def checked(kind: Any, others: Iterable[type[Kind]]) -> type[Kind]:
-    """Returns a kind from another package; InvalidArgument if it is incomplete, or conflicts with the
-    others.
+    """Returns `kind`, a kind from another package; InvalidArgument if it is incomplete, or conflicts with one
+    of the kinds `others`.
     """
     if not isinstance(kind, type) or not issubclass(kind, Kind):
         raise InvalidArgument(f"register: a subclass of Kind is wanted, found {kind!r}")

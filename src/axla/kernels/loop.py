@@ -73,7 +73,7 @@ class LoopKind(Kind):
 
     @classmethod
     def match(cls, body: KernelBody, limits: Limits) -> LoopKind:
-        """The kernel, for any body with roots of the same size; InternalError for others."""
+        """The kernel, for any body with roots of the same size; InternalError for other bodies."""
         if not body.uniform:
             found = ", ".join(r.shape.to_string(layout=False) for r in body.roots)
             raise InternalError(f"no kernel has the roots {found}: their sizes differ")

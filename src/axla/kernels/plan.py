@@ -105,8 +105,9 @@ class KernelTask:
         return 1 + 2 * folds + -(-computed // max(1, target.lanes(widest(self.computation)) // 2))
 
     def phase(self, count: int, cost: int, limits: Limits, threads: int = 1, symbol: str = "") -> Phase:
-        """A phase of `count` steps with `cost` operations each. Its ranges depend on shapes only, so that
-        results never depend on the number of threads.
+        """A phase of `count` steps with `cost` operations each; `threads` threads run each step together.
+        `symbol` is the name of the phase's function, by default that of the kernel. The ranges of steps
+        depend on shapes only, so that results never depend on the number of threads.
         """
         grain, parallel = max(count, 1), False
         if count * cost >= limits.parallel_cost and count > 1:

@@ -69,8 +69,9 @@ class GemmSpec:
         return self.k * self.word - self.missing
 
     def is_biased(self, target: Target) -> bool:
-        """Whether the instruction multiplies unsigned with signed bytes, so that signed bytes of lhs need a
-        correction: 128 is added to them, and 128 times the sum of rhs is subtracted from the sums.
+        """Whether the target's instruction for words multiplies unsigned with signed bytes, so that signed
+        bytes of lhs need a correction: 128 is added to them, and 128 times the sum of rhs is subtracted from
+        the sums.
         """
         return self.word == 4 and BYTES in target.intrinsics and not self.positive
 

@@ -65,9 +65,9 @@ def _any_order(computation: Computation) -> bool:
 
 
 def searched(lowest: Instruction) -> Instruction | None:
-    """The maximum or minimum of a row whose first index `lowest` finds, or None. `lowest` must be the
-    minimum, over a row, of an iota along the row, for those elements that are equal to the extreme or NaN,
-    and of its initial value for all others.
+    """The maximum or minimum of a row whose first index `lowest` finds; None if it finds none. `lowest` must
+    be the minimum, over a row, of an iota along the row, for those elements that are equal to the extreme or
+    NaN, and of its initial value for all other elements.
     """
     chosen, reduced, reducing = lowest.operands[0], op_of(lowest, Reduce).dimensions, Reducing(lowest)
     wraps = reducing.results[0].bits < 32  # an iota of a narrow type may wrap
@@ -123,7 +123,9 @@ class ReduceKind(Kind):
 
     @classmethod
     def geometry(cls, inst: Instruction, limits: Limits) -> ReduceGeometry | None:
-        """The sizes [outer, reduced, inner] of a reduce that can be a hero of this kind; None for others."""
+        """The sizes [outer, reduced, inner] of a reduce that can be a hero of this kind; None for other
+        instructions.
+        """
         found = reduce_geometry(inst)
         known = found is not None and found.is_row == cls.by_rows
         return found if known and not is_inner_reduce(inst, limits) else None
@@ -227,8 +229,8 @@ class RowKind(ReduceKind):
 
     @classmethod
     def form(cls, inst: Instruction, limits: Limits) -> Form | None:
-        """The form of a kernel with this reduce as its hero: the numbers of rows and columns. Reduces of
-        equal forms share a kernel.
+        """The form of a kernel with this reduce as its hero: the numbers of rows and columns. None if it
+        cannot be a hero. Reduces of equal forms share a kernel.
         """
         geometry = cls.geometry(inst, limits)
         return geometry and (cls, geometry.outer, geometry.reduced)
@@ -248,7 +250,7 @@ class RowKind(ReduceKind):
     @classmethod
     def why_not_results(cls, form: Form, hero: Instruction, sizes: set[int], limits: Limits) -> str | None:
         """The reason why results of these sizes are not in the kernel: the sizes are not in `root_sizes`, or
-        a single long row is reduced by all threads in a kernel of its own.
+        a single long row is reduced by all threads in a kernel of its own. None if they are.
         """
         _, rows, columns = form
         if not sizes <= cls.root_sizes(form):
@@ -323,8 +325,9 @@ class RowKind(ReduceKind):
         )  # fmt: skip
 
     def _beside(self, threads: int, target: Target) -> int:
-        """The number of rows that share a step, with `threads` threads each. Rows with barriers must fill
-        whole steps; others may be missing in the last step.
+        """The number of rows that share a step, with `threads` threads each. If the threads of a row need
+        barriers, the number divides that of all rows, so that every step is full; otherwise the last step may
+        have fewer rows.
         """
         if threads > target.warp > 1:
             return 1
@@ -417,8 +420,8 @@ class ColumnKind(ReduceKind):
 
     @classmethod
     def form(cls, inst: Instruction, limits: Limits) -> Form | None:
-        """The form of a kernel with this reduce as its hero: the three sizes. Reduces of equal forms share a
-        kernel.
+        """The form of a kernel with this reduce as its hero: the sizes outer, reduced and inner. None if it
+        cannot be a hero. Reduces of equal forms share a kernel.
         """
         geometry = cls.geometry(inst, limits)
         return geometry and (cls, *geometry.sizes)

@@ -44,8 +44,8 @@ class ScanGeometry:
 
 def scan_geometry(inst: Instruction) -> ScanGeometry | None:
     """The space of a reduce-window that is a scan: its window reaches from each element of a line to one of
-    its ends, and its combiner is elementwise. None for others. Combiners are taken to be associative, as in
-    XLA (`TryOptimizeCumSumOrProd` of reduce-window-rewriter, for lines of more than 16).
+    its ends, and its combiner is elementwise. None for other instructions. Combiners are taken to be
+    associative, as in XLA (`TryOptimizeCumSumOrProd` of reduce-window-rewriter, for lines of more than 16).
     """
     window_op, shape = op_of(inst, ReduceWindow), inst.shape
     window = window_op.window
@@ -140,7 +140,7 @@ class ScanKind(Kind):
 
     @classmethod
     def match(cls, body: KernelBody, limits: Limits) -> ScanKind | None:
-        """The kernel, if it has one scan, at the linear index of the roots."""
+        """The kernel, if it has one scan, at the linear index of the roots; else None."""
         candidates = [i for i in body.order if isinstance(i.op, ReduceWindow) and cls.form(i, limits)]
         if not candidates or not body.uniform:
             return None
@@ -233,7 +233,7 @@ def _cut(g: ScanGeometry, length: int, most: int, limits: Limits, *, whole: bool
 
 
 def _blocks(g: ScanGeometry, cut: ScanCut) -> int:
-    """The number of blocks that run in parallel for each piece."""
+    """The number of thread blocks that scan one piece of every line in parallel."""
     return -(-g.outer // cut.rows) * -(-g.inner // cut.columns)
 
 

@@ -208,7 +208,7 @@ def _digits_pay(key: SortKey, length: int) -> bool:
 
 def _network(key: SortKey, comparator: Computation, length: int, target: Target) -> Network | None:
     """The network for lines of numbers whose comparator compares the numbers themselves, except for zeros and
-    NaN; None for others.
+    NaN; None for other lines.
     """
     kept = (Parameter, Constant, Compare, Select)
     bits, widest = (length - 1).bit_length(), target.lanes(key.dtype)
@@ -222,7 +222,7 @@ def _network(key: SortKey, comparator: Computation, length: int, target: Target)
 
 
 def sort_key(computation: Computation) -> SortKey | None:
-    """The key of a comparator that compares the same function of both elements; None for others."""
+    """The key of a comparator that compares the same function of both elements; None if it does not."""
     root = computation.root
     if not isinstance(root.op, Compare) or root.op.direction not in ("LT", "GT", "LE", "GE"):
         return None

@@ -50,7 +50,7 @@ class TransposePlan(Plan):
 
     @property
     def outer(self) -> tuple[int, ...]:
-        """The numbers of the other output dimensions."""
+        """The numbers of the output dimensions other than p and q."""
         return tuple(d for d in range(self.q) if d != self.p)
 
     @property
@@ -101,8 +101,8 @@ class TransposeKind(Kind):
 
     @classmethod
     def match(cls, body: KernelBody, limits: Limits) -> TransposeKind | None:
-        """The kernel, if it has such transposes at the linear index of the roots; the equal ones are its
-        heroes.
+        """The kernel, if it has a transpose that can be a hero (see `form`) at the linear index of the roots;
+        else None. All equal transposes there are its heroes.
         """
         candidates = [i for i in body.order if isinstance(i.op, Transpose) and cls.form(i, limits)]
         if not candidates or not body.uniform:

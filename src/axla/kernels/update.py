@@ -50,7 +50,7 @@ class InPlaceKind(Kind):
 
     @classmethod
     def match(cls, body: KernelBody, limits: Limits) -> Self | None:
-        """The kernel, if its only root is an op of `heroes`."""
+        """The kernel, if its only root is an op of `heroes`; else None."""
         root = body.roots[0]
         return cls(root) if len(body.roots) == 1 and isinstance(root.op, cls.heroes) else None
 
@@ -68,8 +68,9 @@ class InPlaceKind(Kind):
 
     @classmethod
     def why_not_read(cls, keys: AccessKeys, inst: Instruction, hero: Instruction, found: Keys) -> str | None:
-        """The reason why `inst` is not computed in the kernel: it reads what the kernel overwrites. A fusion
-        has each operand once, so that an array that is both updated and read could not be copied for it.
+        """The reason why `inst` is not computed in the kernel: it reads what the kernel overwrites. None if
+        it is. A fusion has each operand once, so that an array that is both updated and read could not be
+        copied for it.
         """
         targets = {chased(o) for o in cls.written(hero)}
         others = (*inst.operands, *hero.operands[len(cls.written(hero)) :])
@@ -115,8 +116,8 @@ class UpdateKind(InPlaceKind):
 
     @classmethod
     def why_not_read(cls, keys: AccessKeys, inst: Instruction, hero: Instruction, found: Keys) -> str | None:
-        """The reason why `inst` is not computed in the kernel. The array may be read at an element right
-        before it is overwritten, and nowhere else.
+        """The reason why `inst` is not computed in the kernel; None if it is. The array may be read at an
+        element right before it is overwritten, and nowhere else.
         """
         if cls._is_overwritten(inst, hero) and list(found) == [cls._update(keys, hero)]:
             return None  # each element is read right before it is written
@@ -282,7 +283,9 @@ class ScatterKind(InPlaceKind):
         return ScatterPlan(self.hero.name, geometry.row, lanes, beside=beside, phases=(phase,))
 
     def _shared(self, g: ScatterGeometry, name: str, target: Target) -> ScatterPlan:
-        """The plan for thread blocks."""
+        """The plan for thread blocks, whose threads divide the work in one of the ways of `Sharing`. `name`
+        is the symbol of the phase.
+        """
         owners, blocks = 1, 1
         # If so, two windows are either equal or disjoint.
         disjoint = all(g.sizes[d] == 1 for d in g.op.scatter_dims_to_operand_dims)

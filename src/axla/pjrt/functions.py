@@ -22,7 +22,7 @@ error_new: list[Callable[[int, bytes, int], int]] = []
 
 
 def implements(name: str) -> Callable[[Body], Body]:
-    """Registers the decorated function as the API function of this name."""
+    """Registers the decorated function as the API function `name`."""
 
     def add(body: Body) -> Body:
         IMPLEMENTED[name] = body

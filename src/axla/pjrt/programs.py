@@ -113,7 +113,9 @@ class PjrtExecutable:
         return client.load(loaded) if loaded is not None else client.compile(module, options)
 
     def profiling(self, profile: Any) -> None:
-        """Makes Python run the program while a profile is recorded, since Python measures runs."""
+        """Makes Python run the program while a profile is recorded (`profile` is not None), since Python
+        measures runs.
+        """
         self.struct.callable = None if profile is not None else self._call
 
     # Description.
@@ -167,13 +169,13 @@ class PjrtExecutable:
         return self.callbacks is not None or any(function.api == "python" for function in functions)
 
     def kept(self, data: bytes) -> int:
-        """The address of a copy of bytes that lives as long as the program."""
+        """Copies bytes to memory that lives as long as the program; returns the address of the copy."""
         if data not in self._texts:
             self._texts[data] = c.create_string_buffer(data, max(len(data), 1))
         return c.addressof(self._texts[data])
 
     def keep(self, memory: Any) -> int:
-        """The address of memory that lives as long as the program."""
+        """Keeps a ctypes object as long as the program; returns its address."""
         self._keep.append(memory)
         return c.addressof(memory)
 

@@ -9,7 +9,7 @@ from axla.program.abi import Struct
 
 MEMORY_KINDS = ("device", "pinned_host", "unpinned_host")
 SHORT = 2_000_000
-"""The nanoseconds of the longest run that the calling thread executes itself."""
+"""The duration, in nanoseconds, of the longest run that the calling thread executes itself."""
 
 _TEXTS = "debug_string:ptr, debug_string_size:u64, to_string:ptr, to_string_size:u64"
 CLIENT = Struct(

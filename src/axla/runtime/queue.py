@@ -46,11 +46,14 @@ from axla.runtime.array import Array, device_put, give_back, maker_of
 from axla.runtime.native import native
 
 _SHORT = 2_000_000
-"""Runs of less than this (in ns) stay on the caller's thread: handing a run over takes 40 us, 2 % of it."""
+"""Runs that take less than this number of nanoseconds stay on the caller's thread: handing a run over takes
+40 us, 2 % of it.
+"""
 
 _FORK_WAIT, _EXIT_WAIT = 5.0, 0.45
-"""The seconds that a fork waits for runs to end, and that the exit of the interpreter waits before it cancels
-runs, and after it."""
+"""The seconds that a fork waits for runs to end, and the seconds that the exit of the interpreter waits
+before it cancels runs, and again after that.
+"""
 
 _MOST_RUNS = 32
 """The limit of runs in a queue: each has already allocated its results."""

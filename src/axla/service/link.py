@@ -86,7 +86,9 @@ class Link:
         self._process = os.getpid()
         transport.stuck = self._stuck
         self.released: deque[int] = deque()
-        """Numbers of arrays without references; `dropped`: of programs. The next request sends both."""
+        """Numbers of arrays without references; `dropped` has those of programs. The next request sends
+        both.
+        """
         self.dropped: deque[int] = deque()
 
     def handles(self, count: int = 1) -> int:
@@ -242,8 +244,8 @@ class Link:
         self._tell()
 
     def _lose(self, how: Exception) -> None:
-        """Makes all waiting requests fail, because the connection is lost. The server may have sent the
-        reason.
+        """Makes all waiting requests fail, because the connection is lost; `how` is the exception that showed
+        this. The server may have sent the reason.
         """
         if self._lost is None:
             why = how.why if isinstance(how, Closed) else None

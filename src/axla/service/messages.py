@@ -61,7 +61,7 @@ def entries(values: Mapping[str, str]) -> list[Message]:
 
 
 class Refused(InvalidArgument):
-    """The server does not admit a client."""
+    """The error for a client that the server does not admit."""
 
 
 def code_of(error: BaseException) -> status.Status:

@@ -125,7 +125,9 @@ class OpenRequest:
 
 
 RequestStep = Callable[[], Any]
-"""Returns the answer to a request, or its next step for another thread, or None if another step answers."""
+"""A function that returns the answer to a request, or the next step of the request for another thread, or
+None if another step answers.
+"""
 
 
 class ClientSession:

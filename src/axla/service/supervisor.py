@@ -47,8 +47,8 @@ sent it yet. If there are more, the oldest is disconnected.
 _START_SECONDS, _STARTS = 120.0, os.cpu_count() or 1
 """The time limit for the start of a worker, and the number of workers that may start at the same time."""
 _TRIES, _PAUSE = 3, 1.0
-"""If this number of workers end before any was ready, the backend does not work here. Later on, starting a
-worker that failed is tried again after these seconds.
+"""If _TRIES workers end before any was ready, the backend does not work here. Later on, the start of a worker
+that failed is tried again after _PAUSE seconds.
 """
 _SAID = 300
 """The number of last characters of a worker's output that are logged when it ends."""
@@ -74,9 +74,9 @@ class Worker:
         self.backend, self.session = backend, ""
         self.page, self.base, self.began, self.ready = Page(), 0, time.monotonic(), False
         self.breach: AxlaError | None = None
-        """The reason why it was killed."""
+        """The reason why the worker was killed; None if it was not killed."""
         self.reasons: socket.socket | None = None
-        """The socket on which its client receives the reason of its end."""
+        """The socket on which the worker's client receives the reason of the worker's end."""
         self.control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._prints, prints = socket.socketpair()
         self.said = b""

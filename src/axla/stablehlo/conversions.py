@@ -80,7 +80,9 @@ def _read_by(read: Callable[[attr.Said, str], Any], make: Callable[[Any], Any]) 
 
 
 def _integer(kind: mlir.IntegerType, *, in_tuple: bool) -> Conversion:
-    """An integer of type `kind`. If `in_tuple`, the HLO field is a list with one dimension."""
+    """The conversion of an integer attribute of the type `kind`. If `in_tuple`, the HLO field is a tuple with
+    this integer as its only element.
+    """
     if in_tuple:
         return _read_by(lambda said, name: (attr.integer(said, name),), lambda value: number(value[0], kind))
     return _read_by(attr.integer, lambda value: number(value, kind))

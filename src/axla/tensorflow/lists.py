@@ -191,7 +191,7 @@ class TensorList:
         return TensorList(replace(fitted.type, same=None), [*found, *fitted.arrays[len(found) :]])
 
     def all_same(self, same: bytes | None) -> TensorList:
-        """The list, marked that all its elements have the bytes `same`; None if they may differ."""
+        """The list, marked as one whose elements all have the bytes `same`, or may differ for None."""
         return TensorList(replace(self.type, same=same), self.arrays)
 
     def with_capacity(self, builder: XlaBuilder, capacity: int) -> TensorList:

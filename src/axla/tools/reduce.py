@@ -65,9 +65,9 @@ class Reducer:
         verify(self.best)
         if not self._predicate(self.best):
             raise InvalidArgument(f"reduce: module {self.best.name} does not fail as it is")
-        without = shrink.swept(shrink.copy_of(self.best)[0])
-        self._sweeps = shrink.size_of(without) == self.size or self._predicate(without)
         try:
+            without = shrink.swept(shrink.copy_of(self.best)[0])
+            self._sweeps = shrink.size_of(without) == self.size or self._predicate(without)
             for _ in range(ROUNDS):
                 before = self.size
                 self._round()

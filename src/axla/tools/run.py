@@ -39,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--input", metavar="X.npy", action="append", default=[], help="the array of a parameter; repeatable"
     )
     add_inputs(parser)
-    parser.add_argument("--output", metavar="Y.npz", help="write the results to a file, print nothing")
+    parser.add_argument("--output", metavar="Y.npz", help="write the results to a file, do not print them")
     add_constants(parser)
     add_backend(parser, "--backend", "cpu", "cpu (default), one-lane or interpreter")
     add_backend(parser, "--reference", None, "compare with the results of this backend")
@@ -195,7 +195,7 @@ def _on_several_devices(module: Module, options: argparse.Namespace) -> bool:
 
 
 def _measure(module: Module, rows: list[list[Any]], options: argparse.Namespace) -> None:
-    """Runs a program `--repeat` times, and prints the times."""
+    """Runs a program `--repeat` times with the inputs of each device (`rows`), and prints the times."""
     program = compile(module, backend=options.backend, replicas=options.replicas)
     seconds: list[float] = []
     for _ in range(options.repeat):

@@ -59,9 +59,7 @@ def copy_of(module: Module) -> tuple[Module, dict[str, Instruction]]:
 
 
 def swept(module: Module, *, dead: bool = True) -> Module:
-    """Removes dead code, if `dead`, and parts of the header that no longer fit the entry; returns the
-    module.
-    """
+    """Removes dead code, if `dead`, and an entry layout that no longer fits; returns the module."""
     if dead:
         dce(module)
     if module.config.entry_layout is not None and module.config.entry_layout != module.entry.program_shape:
@@ -128,6 +126,7 @@ def outputs(module: Module) -> Iterator[Module]:
     if count == 1:
         copy, named = copy_of(module)
         copy.entry.set_root(named[root.operands[0].name])
+        drop(named[root.name])
         aliases = [dataclasses.replace(a, output=a.output[1:]) for a in copy.config.aliases]
         copy.set_config(aliases=tuple(aliases), entry_layout=None)
         yield copy
@@ -137,6 +136,7 @@ def outputs(module: Module) -> Iterator[Module]:
             places = {k: n for n, k in enumerate(k for k in range(count) if k not in dropped)}
             kept = [named[root.operands[k].name] for k in places]
             copy.entry.set_root(copy.entry.add(Tuple(), kept))
+            drop(named[root.name])
             aliases = [
                 dataclasses.replace(a, output=(places[a.output[0]], *a.output[1:]))
                 for a in copy.config.aliases
@@ -165,27 +165,26 @@ def cut(
     them, unless that is None, and unused instructions are removed.
     """
     copy, named = copy_of(module)
-    for name in names:
-        inst = named[name]
-        if not inst.users and inst is not inst.computation.root:
-            drop(inst)
-            continue
-        new = stand_in(inst)
-        if new is not None and new is not inst:
+    for inst in [named[name] for name in names]:
+        used = inst.users or inst is inst.computation.root
+        if used and (new := stand_in(inst)) is not None:
             inst.computation.replace(inst, new)
-            drop(inst)
+        drop(inst)
     return copy
 
 
 def drop(inst: Instruction) -> None:
-    """Removes an unused instruction, also from the control predecessors of other instructions."""
-    for other in inst.computation.instructions:
+    """Removes an instruction if it is unused, also from the control predecessors of other instructions."""
+    computation = inst.computation
+    if inst.users or inst is computation.root:
+        return
+    for other in computation.instructions if computation.has_control_edges else ():
         before = other.extra.control_predecessors
         if inst in before:
             left = tuple(p for p in before if p is not inst)
-            inst.computation.set_extra(other, dataclasses.replace(other.extra, control_predecessors=left))
+            computation.set_extra(other, dataclasses.replace(other.extra, control_predecessors=left))
     if not isinstance(inst.op, Parameter):
-        inst.computation.remove(inst)
+        computation.remove(inst)
 
 
 def parameter(inst: Instruction) -> Instruction | None:
@@ -275,6 +274,7 @@ def inlined(module: Module) -> Iterator[Module]:
                     body = call.op.body if isinstance(call.op, While) else call.op.computations()[0]
                 new = inline(call, body, given)
                 call.computation.replace(call, new)
+                drop(call)
                 yield copy
 
 
@@ -307,9 +307,7 @@ def parameters(module: Module) -> Iterator[Module]:
     each.
     """
     unused = [p.name for p in module.entry.parameters if not p.users and p is not module.entry.root]
-    for names in dict.fromkeys((tuple(unused), *((name,) for name in unused))):
-        if not names:
-            continue
+    for names in filter(None, dict.fromkeys((tuple(unused), *((name,) for name in unused)))):
         copy, named = copy_of(module)
         for name in names:
             named[name].computation.remove(named[name])

@@ -34,7 +34,7 @@ def add_tolerance(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--rtol", metavar="X", type=float, help="relative tolerance (by element type)")
     parser.add_argument("--atol", metavar="X", type=float, help="absolute tolerance (by element type)")
     parser.add_argument("--signed-zeros", action="store_true", help="-0.0 and 0.0 differ")
-    parser.add_argument("--bitwise", action="store_true", help="results must have equal bits, except NaN")
+    parser.add_argument("--bitwise", action="store_true", help="bits must be equal; all NaNs are equal")
 
 
 def add_trial(parser: argparse.ArgumentParser) -> None:

@@ -188,7 +188,9 @@ class _Lines:
         return self.k.outputs[0].pointer if result or not self.first else self.k.inputs[0].pointer
 
     def line(self, outer: Ssa, *, result: bool) -> tuple[_Pairs | _Planes, int]:
-        """(line number `outer` of the array that the axis reads or writes, the number of values in it)."""
+        """(line number `outer` of the array that the axis reads, or writes if `result`; the number of values
+        in the line).
+        """
         f, axis, values = self.f, self.axis, self.k.values
         array = self.array(result=result)
         if axis.kind == ("half" if result else "real") and axis.ends is None:

@@ -28,8 +28,8 @@ from axla.kernels.plan import fitting
 # Without "no-builtins", LLVM would turn loops that copy and clear into calls of memcpy and memset.
 ATTRIBUTES = 'nounwind noinline "no-builtins"'
 LOOPS = f"{ATTRIBUTES} optnone"
-"""The attributes of the function with the loops around the micro-kernel: LLVM would spend more time on it
-than on the micro-kernel, and gain nothing.
+"""The attributes of the function with the loops around the micro-kernel. LLVM does not optimize this
+function: it would spend more time on it than on the micro-kernel, and gain nothing.
 """
 
 
@@ -253,8 +253,8 @@ class TiledProduct(Product):
             f.call("void", "llvm.prefetch.p0", address, *(f.const("i32", n) for n in (write, level, 1)))
 
     def _lhs_tile(self, block: _Block, row: Ssa) -> Ssa:
-        """The address of the rows of lhs that the micro-kernel reads; packs them first if the plan says
-        so.
+        """The address of the rows of lhs from `row` on that the micro-kernel reads, at the first step of a
+        block. Packs the rows first if the plan says so.
         """
         f, spec, lhs = self.f, self.spec, block.lhs
         if not self.cut.pack_lhs:
@@ -278,7 +278,9 @@ class TiledProduct(Product):
     # -- one tile ------------------------------------------------------------------------------------------
 
     def _emit_tile(self, block: _Block, place: _Place, a: Ssa, b: Ssa) -> None:
-        """Computes a tile and stores it."""
+        """Computes the tile at `place` for one block of k, and stores it. `a` and `b` are the addresses of
+        its factors.
+        """
         f, spec, tile = self.f, self.spec, self.tile
         later = f.icmp("ne", block.first, 0)
         if not self.direct:

@@ -77,8 +77,8 @@ class Gemv(Product):
             self.steps(f.index(whole), spec.k - whole, first, end, fresh=False)
 
     def steps(self, k: Ssa, count: int, first: Ssa, end: Ssa, *, fresh: bool) -> None:
-        """Adds `count` steps of k, from `k` on, to the strip; if it is `fresh`, starts the strip with
-        them.
+        """Adds the products of `count` steps of k, from `k` on, to the sums of columns [first, end) in the
+        strip. If the strip is `fresh`, it has no sums yet: the sums begin with these products.
         """
         f, spec, width = self.f, self.spec, self.width
         places = (f.mul(f.add(k, step), self.step) for step in range(count))
@@ -142,8 +142,8 @@ class Gemv(Product):
         return self.values.join([self.read(self.vector, place, 1) for place in places])
 
     def tail(self, sums: Sequence[Value], row: Ssa, whole: int) -> list[Value]:
-        """Sums, for each row, the accumulator chains, the steps of k from `whole` on, and the lanes. Returns
-        one scalar per row.
+        """Sums, for each row from `row` on, the accumulator chains, the steps of k from `whole` on, and the
+        lanes. Returns one scalar per row.
         """
         f, width, chains = self.f, self.width, self.tile.vectors
         totals = [reduce(self.add, sums[r : r + chains]) for r in range(0, len(sums), chains)]
@@ -165,7 +165,9 @@ class Gemv(Product):
     # -- the result -----------------------------------------------------------------------------------------
 
     def finish(self, batch: Ssa, first: Ssa, end: Ssa) -> None:
-        """Stores the results of the strip: whole vectors, then the remaining columns."""
+        """Stores the results at positions [first, end) of the vector, whose sums the strip holds: whole
+        vectors, then the remaining elements.
+        """
         f, columns = self.f, self.cut.method == "columns"
         front = 0 if columns else self.tile.rows
         lanes = self.width if columns else fitting(self.lanes, min(self.cut.unit_columns, self.length))

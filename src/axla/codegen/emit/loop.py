@@ -133,7 +133,7 @@ def _unroll(computation: Computation, space: Space, threads: int, once: bool) ->
 def _main_then_single(
     k: KernelWriter, space: Space, low: Ssa, high: Ssa, body: Callable[[Elements, AnyIndex], None]
 ) -> None:
-    """Runs `body` for whole vectors, then for one element at a time."""
+    """Runs `body` for whole vectors of indices in [low, high), then for one remaining index at a time."""
     f, lanes, inner = k.f, space.lanes, space.inner
     whole = inner - inner % lanes
     with k.walk(low, f.smin(high, whole), lanes) as loop:

@@ -89,7 +89,7 @@ def from_ordered_bits(values: Values, bits: Value, dtype: DType, *, descending: 
 
 def _float_bits(values: Values, value: Value) -> Value:
     """Maps floats to unsigned integers of the same order: flips all bits of negative floats, whose order is
-    the reverse of their bits, and the sign bit of the others.
+    the reverse of their bits, and the sign bit of all other floats.
     """
     width = value.dtype.bits
     signed, unsigned = BY_NAME[f"s{width}"], BY_NAME[f"u{width}"]

@@ -77,8 +77,8 @@ class _Scan:
                     self.totals.store((line[0], piece, line[1]), total)
 
     def line(self, place: ScanIndex) -> ScanIndex:
-        """(outer, inner) index of the line at a position of the tile; the last line for positions outside of
-        the array.
+        """(outer, inner) index of the line at the position `place` of the tile; the last line for positions
+        outside of the array.
         """
         f, g, t = self.f, self.geometry, self.cut
         ends = ((self.row + place[0], g.outer, t.rows), (self.column + place[2], g.inner, t.columns))
@@ -88,8 +88,8 @@ class _Scan:
         )
 
     def real(self, place: ScanIndex, position: Ssa) -> Ssa:
-        """Whether a position of the tile is an element of the array; `position` is the element's position in
-        its line.
+        """Whether the position `place` of the tile is an element of the array; `position` is the position of
+        the element in its line.
         """
         f, g = self.f, self.geometry
         row, column = base_of(f, self.row + place[0]), base_of(f, self.column + place[2])
@@ -144,8 +144,8 @@ class _Scan:
         return total
 
     def shared(self, place: ScanIndex, value: Value) -> tuple[Value, Value]:
-        """Combines totals in a line, where this thread's total is `value`. Returns the total of the threads
-        before this one, and that of all threads.
+        """Combines the totals of the threads that share a line; `value` is the total of this thread, which is
+        at `place` in the block. Returns the total of the threads before this one, and that of all threads.
         """
         f, team, (row, number, column) = self.f, self.cut.team, place
         if team == 1:
@@ -196,7 +196,9 @@ class _Scan:
                     self.k.write(e, at, (g.outer, g.length, g.inner))
 
     def wanted(self, place: ScanIndex, position: Ssa) -> AbstractContextManager[None]:
-        """Opens code that runs only for positions of the tile that are elements of the array."""
+        """Opens code that runs only if the position `place` of the tile is an element of the array, at
+        `position` in its line.
+        """
         g, t = self.geometry, self.cut
         whole = not (g.outer % t.rows or self.length % t.size or g.inner % t.columns)
         return nullcontext() if whole else self.f.if_(self.real(place, position))
@@ -207,7 +209,9 @@ class _Scan:
         return row, inside // self.cut.chunk, inside % self.cut.chunk, column
 
     def at(self, place: ScanIndex, position: Ssa) -> ScanIndex:
-        """The index in [outer, length, inner] of the element at a position of a line."""
+        """The index in [outer, length, inner] of the element at `position` of the line to which `place`, a
+        position of the tile, belongs.
+        """
         f = self.f
         if self.geometry.reverse and not self.starts:
             position = f.sub(self.length - 1, position)

@@ -83,7 +83,9 @@ class LineScan:
         return e.values.splat(self.reduction.lift([found], e.values)[0], e.lanes)
 
     def write(self, at: tuple[AnyIndex, ...], value: Value) -> None:
-        """Computes the kernel's results from scanned values, and stores them."""
+        """Computes the kernel's results from scanned values, and stores them. `at` is the index of the values
+        in [outer, length, inner].
+        """
         g, e = self.g, self.k.elements(value.lanes)
         e.bind(self.reduction.inst, self.reduction.finish(e, (value,)))
         self.k.write(e, at, (g.outer, g.length, g.inner))
@@ -179,8 +181,9 @@ class LineScan:
 
         def vector(position: Ssa, start: Value | None, before: Value | None) -> Value:
             """Scans the vector at `position`, and writes the results. `start` is the total of all elements
-            before the group; `before` that of the group's vectors before this one. None: there is none, or it
-            is included in the other one. Returns the total of the group up to the end of this vector.
+            before the group; `before` that of the group's vectors before this one. None: there is no such
+            total, or the other argument includes it. Returns the total of the group up to the end of this
+            vector.
             """
             at = self.at(line, position, lanes)
             found = self.prefixes(self.read(e, at))

@@ -71,7 +71,9 @@ class _Sort:
         self.length = self.f.index(plan.length)
 
     def line(self, pointers: Sequence[Ssa], stride: int = 1) -> _Line:
-        """The line whose elements are `stride` apart, from these addresses on (one for each operand)."""
+        """The line whose elements are `stride` elements apart. `pointers` has the address of the first
+        element in each operand.
+        """
         dims, pairs = (self.layout.length, stride), zip(pointers, self.layout.dtypes, strict=True)
         return _Line([DenseArray(self.k.values, p, dtype, dims, readonly=False) for p, dtype in pairs])
 
@@ -169,8 +171,8 @@ class _Sort:
             steps.yield_([f.add(width, width), *b.pointers, *a.pointers])
 
     def merge(self, source: _Line, target: _Line, first: Ssa, middle: Ssa, last: Ssa) -> None:
-        """Merges the sorted ranges [first, middle) and [middle, last); polls for cancellation at
-        intervals.
+        """Merges the sorted ranges [first, middle) and [middle, last) of `source` into the same positions of
+        `target`; polls for cancellation at intervals.
         """
         f = self.f
         one, most = f.index(1), f.index(UNPOLLED_INDICES)
@@ -241,7 +243,9 @@ class _Sort:
         return values.to_index(bits)
 
     def count_digits(self, source: _Line, target: _Line, counts: Ssa, key: SortKey) -> None:
-        """Copies the line, and counts for each digit how often each value occurs."""
+        """Copies the line from `source` to `target`. In the tables at `counts`, counts for each digit how
+        often each of its values occurs.
+        """
         f, digits = self.f, self.layout.digits
         with f.loop(0, digits << DIGIT, 16) as loop:
             f.store(f.zero("<16 x i32>"), f.gep("i32", counts, loop.index), 4)

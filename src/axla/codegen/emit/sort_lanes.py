@@ -131,7 +131,9 @@ class NetworkSort:
             self.exchanged([f.add(loop.index, number) for number in range(held)], _halving_pairs(held))
 
     def exchanged(self, places: Sequence[Ssa], pairs: Sequence[tuple[int, int]]) -> None:
-        """Loads rows, orders pairs of them, and stores them."""
+        """Loads the rows with the numbers `places`, orders the pairs of them at the indices `pairs` of that
+        list, and stores all rows.
+        """
         found = [self.load(place) for place in places]
         for a, b in pairs:
             found[a], found[b] = self.both(found[a], found[b])

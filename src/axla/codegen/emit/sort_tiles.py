@@ -66,7 +66,9 @@ class TileSort:
         return f.add(begin, f.mul(position, stride))
 
     def compared(self, address: Ssa) -> list[Value]:
-        """The values by which an element of the source is compared: its key, or all operands."""
+        """The values by which the element at the offset `address` of the source is compared: its key, or the
+        element in all operands.
+        """
         element = [a.load((Index(self.f, address),), 1) for a in self.source]
         if self.plan.key is None:
             return element
@@ -224,7 +226,9 @@ Exchange = Callable[[Ssa, Ssa], None]
 
 
 def sort_network(k: KernelWriter, tile: int, row: int, exchange: Exchange) -> None:
-    """Sorts each group of `row` positions of a tile, a power of two, with all threads of a step."""
+    """Sorts each group of `row` positions of a tile, a power of two, with all threads of a step. `exchange`
+    orders two positions.
+    """
     f = k.f
     with f.while_loop([f.index(2)]) as runs:
         (width,) = runs.carried
@@ -236,7 +240,8 @@ def sort_network(k: KernelWriter, tile: int, row: int, exchange: Exchange) -> No
 
 def halves(k: KernelWriter, tile: int, distance: Ssa, mask: Ssa, exchange: Exchange) -> None:
     """Orders pairs of positions: first p and p ^ `mask`, where `distance` is the highest bit of `mask`, then
-    positions that are half of `distance` apart, and so on.
+    positions that are half of `distance` apart, and so on. `exchange` orders two positions; `tile` is the
+    number of all positions.
     """
     f = k.f
     with f.while_loop([distance, mask]) as steps:

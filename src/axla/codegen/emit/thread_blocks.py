@@ -164,7 +164,9 @@ class Blocks(Product):
         raise NotImplementedError
 
     def fetch(self, start: Ssa, index: Ssa, lanes: int) -> Value:
-        """Loads elements of an operand, in the form in which local memory holds them."""
+        """Loads `lanes` elements of an operand, from element `index` of the array at `start` on, in the form
+        in which local memory holds them.
+        """
         raise NotImplementedError
 
     def put(self, side: TileSide, half: Ssa, place: Ssa, value: Value) -> None:

@@ -204,7 +204,9 @@ class _Together(_Selection):
         self.kernel.share.barrier()
 
     def gather(self, first: Ssa, end: Ssa) -> None:
-        """Appends better candidates among the elements from `first` on, one for each thread."""
+        """Appends those candidates that are better than the worst of the current best. Each thread reads one
+        element: from `first` on, but none from `end` on.
+        """
         f = self.f
         worst = self.at(f.index(self.plan.k - 1))
         with self.kernel.walk(first, f.smin(f.add(first, self.threads), end), 1) as loop:

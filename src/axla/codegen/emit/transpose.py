@@ -95,7 +95,9 @@ class _Transpose:
         self.k.write(e, at, self.output_dims)
 
     def singles(self, outer: Sequence[AnyIndex], rows: tuple[Ssa, Ssa], columns: tuple[Ssa, Ssa]) -> None:
-        """Copies the elements in a range of rows and columns one by one."""
+        """Copies elements one by one: those at `rows` of output dimension p and `columns` of output dimension
+        q, each a range (first, end).
+        """
         f, dims = self.f, self.output_dims
         if columns[0].constant is not None and columns[0].constant == columns[1].constant:
             return

@@ -86,7 +86,7 @@ def _row(x: Reg, content: bytes, number: Reg, width: int) -> Sequence[Reg]:
 @cache
 def _logarithms(order: Literal["little", "big"]) -> bytes:
     """The table, as bytes, with rows of 1 / c, log(c) rounded to a multiple of 2**-40, and the remainder of
-    log(c).
+    log(c); `order` is the byte order.
     """
     rows: list[float] = []
     with localcontext(prec=50):
@@ -101,7 +101,9 @@ def _logarithms(order: Literal["little", "big"]) -> bytes:
 
 @cache
 def _roots(order: Literal["little", "big"]) -> bytes:
-    """The table, as bytes, with rows of 2 ** (i / 128) and its relative rounding error."""
+    """The table, as bytes, with rows of 2 ** (i / 128) and its relative rounding error; `order` is the byte
+    order.
+    """
     rows: list[float] = []
     with localcontext(prec=50):
         for k in range(1 << _BITS):

@@ -28,8 +28,8 @@ class GlueModule(module.LlvmModule):
     def function(
         self, name: str, result: str, parameters: str = "", *, exported: bool = False
     ) -> GlueFunction:
-        """Begins a function; `parameters` is text such as `"frame:ptr, count:i64"`. Other functions call it
-        by name.
+        """Begins a function; `parameters` is text such as `"frame:ptr, count:i64"`. Other functions of the
+        module call it by name; those of other modules do so only if it is `exported`.
         """
         if exported:
             self.exports.append(name)

@@ -75,7 +75,9 @@ def _bind_array(f: GlueFunction, argument: Ssa, info: Ssa) -> None:
 
 @_FUNCTIONS("bind_numpy", "ptr", "argument:ptr, info:ptr")
 def _bind_numpy(f: GlueFunction, argument: Ssa, info: Ssa) -> None:
-    """The address of a NumPy argument's data if it can be used without conversion, else null."""
+    """The address of a NumPy argument's data if it can be used without conversion for the parameter that
+    `info` describes, else null.
+    """
     descr = info.get(SHAPE_INFO, "descr")
     flags = argument.get(NDARRAY, "flags") & _PLAIN
     rank = info.get(SHAPE_INFO, "rank")
@@ -163,8 +165,9 @@ def _bind(
 def _take_results(
     f: GlueFunction, program: Ssa, addresses: Ssa, claimed: Ssa, results: Ssa, records: Ssa
 ) -> None:
-    """Makes records for the results, each with one reference; returns 0, or the number of bytes that could
-    not be allocated.
+    """Makes records for the results, each with one reference, and stores them in `records` and their
+    addresses in `results`. An aliased result takes over the record that `claimed` has for its parameter, or
+    gets a copy. Returns 0, or the number of bytes that could not be allocated.
     """
     count, specs = program.get(PROGRAM, "result_count"), program.get(PROGRAM, "results")
     with f.loop(0, count) as loop:
@@ -210,7 +213,7 @@ def _drop_results(f: GlueFunction, program: Ssa, claimed: Ssa, records: Ssa, cou
 @_FUNCTIONS("run_released", "i32", "program:ptr, frame:ptr, flags:ptr")
 def _run_entry(f: GlueFunction, program: Ssa, frame: Ssa, flags: Ssa) -> None:
     """Calls the entry function without the interpreter lock; during the call, the list of runs contains the
-    run.
+    run. `flags` is the address of its cancel flag.
     """
     run = f.space(f"[{RUN.size} x i8]")
     first_at = f.glob("runs")
@@ -272,7 +275,9 @@ def _execute(
     peers: Ssa,
 ) -> None:
     """Runs the entry function once, with a new workspace and with the fields of `frame` set. The frame stays
-    readable for its error fields. If `peers` is not null, runs the program as one of several participants.
+    readable for its error fields. `flags` is the address of the cancel flag; `released`: whether the
+    interpreter lock is released during the run. If `peers` is not null, runs the program as one of several
+    participants.
     """
     size = program.get(PROGRAM, "workspace_bytes")
     workspace = f.slot(f.null())

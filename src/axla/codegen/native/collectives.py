@@ -334,8 +334,8 @@ def _share(f: GlueFunction, rows: Ssa, number: Ssa, parts: Ssa) -> None:
 
 @_FUNCTIONS("fold_own", "i32", _SIGNATURE)
 def _fold_own(f: GlueFunction, *given: Ssa) -> None:
-    """Each member reduces its own part; or the root of each operand reduces all of it, and the others get
-    zeros.
+    """Each member reduces its own part; or the root of each operand reduces all of it, and the other members
+    get zeros.
     """
     _, collective, seat, rendezvous, slot, _ = given
     position = seat.get(SEAT, "position")
@@ -377,7 +377,9 @@ def _bring(f: GlueFunction, target: Ssa, source: Ssa, length: Ssa) -> None:
 
 
 def _others(f: GlueFunction, given: tuple[Ssa, ...]) -> tuple[Ssa, Ssa, Ssa]:
-    """The slots of a rendezvous, their number, and the position of this member."""
+    """(the slots of the rendezvous, the number of slots, the position of this member), from `given`, the
+    arguments of the function that does a part.
+    """
     _, _, seat, rendezvous, _, _ = given
     size = rendezvous.get(RENDEZVOUS, "size").cast("i64")
     return rendezvous.get(RENDEZVOUS, "slots"), size, seat.get(SEAT, "position")
@@ -470,7 +472,7 @@ def _ragged(f: GlueFunction, *given: Ssa) -> None:
 
 @_FUNCTIONS("index_at", "i64", "collective:ptr, numbers:ptr, index:i64")
 def _index_at(f: GlueFunction, collective: Ssa, numbers: Ssa, index: Ssa) -> None:
-    """Entry `index` of starts, sizes or places, which are s64 or s32 numbers."""
+    """Entry `index` of the array `numbers`: starts, sizes or places, which are s64 or s32 numbers."""
     with f.if_(collective.get(COLLECTIVE, "index_bytes").eq(8)):
         f.ret(numbers.item(index).load("i64"))
     f.ret(f.cast("sext", numbers.item(index, 4).load("i32"), "i64"))

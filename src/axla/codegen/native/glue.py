@@ -68,7 +68,9 @@ def load(checks: bool = False) -> Glue:
 
 
 def emit(machine: str, *, checks: bool = False, system: ModuleType = HERE) -> GlueModule:
-    """Writes the glue as an LLVM module; `checks`: whether it checks its use of locks."""
+    """Writes the glue as an LLVM module for the architecture `machine`. `checks`: whether it checks its use
+    of locks. `system` is the module of `systems` for the operating system.
+    """
     m = GlueModule(machine, checks=checks)
     for part in (system, spin_locks, memory, pool, tasks, objects, signals, call, queue, fork):
         part.emit(m)

@@ -151,8 +151,8 @@ def _array_new(f: GlueFunction, info: Ssa, info_object: Ssa, record: Ssa) -> Non
 
 @_FUNCTIONS("axla_array_copy", "ptr", "info:ptr, info_object:ptr, source:ptr", exported=True)
 def _array_copy(f: GlueFunction, info: Ssa, info_object: Ssa, source: Ssa) -> None:
-    """Makes an Array with a copy of the bytes at an address; returns null with MemoryError set if it
-    fails.
+    """Makes an Array with a copy of the bytes at the address `source`; returns null with MemoryError set if
+    it fails. `info` and `info_object` are as for `array_new`.
     """
     size = info.get(SHAPE_INFO, "bytes")
     record = f.call("ptr", "axla_record_new", size)
@@ -253,8 +253,8 @@ def _release_buffer(f: GlueFunction, array: Ssa, view: Ssa) -> None:
 
 
 def _dlpack(m: GlueModule, kind: str) -> None:
-    """Adds functions for one of the two DLPack structs: the deleter of exported arrays, the destructor of
-    their capsules, and the release function of imported arrays.
+    """Adds functions for one of the two DLPack structs, `kind`: the deleter of exported arrays, the
+    destructor of their capsules, and the release function of imported arrays.
     """
     f = m.function(f"dlpack_delete_{kind}", "void", "managed:ptr", exported=True)
     managed = f.params["managed"]

@@ -202,7 +202,9 @@ def _run(f: GlueFunction, pool: Ssa, *job: Ssa) -> None:
 
 
 def _open(f: GlueFunction, state_at: Ssa, ranges: Ssa, threads: Ssa) -> None:
-    """Opens a pool for workers, and wakes as many sleeping ones as there is work for."""
+    """Opens a pool for workers, and wakes sleeping ones: as many as `threads` allows, the caller included,
+    but not more than there are `ranges`.
+    """
     generation = (state_at.load("i64") >> 32) + 1
     state_at.store((generation << 32) | 1, "seq_cst")
     with f.if_(state_at.at(POOL.offset("sleepers")).load("i32", "seq_cst").gt(0)):

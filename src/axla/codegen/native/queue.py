@@ -69,8 +69,8 @@ def _claim(f: GlueFunction, task: Ssa) -> None:
 
 @_FUNCTIONS("leave_grid", "void", "task:ptr, code:i32")
 def _leave_grid(f: GlueFunction, task: Ssa, code: Ssa) -> None:
-    """Marks a participant as ended. If it failed, the others fail too, and the participant waits until the
-    error of the first one that failed is known.
+    """Marks the participant that runs `task` as ended. If its error code `code` is not 0, the other
+    participants fail too, and it waits until the error of the first one that failed is known.
     """
     peers = task.get(TASK, "peers")
     f.guard(peers.eq(0))

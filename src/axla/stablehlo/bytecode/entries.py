@@ -144,7 +144,9 @@ class Entries(Bytes):
     # ---- Fields
 
     def _reference(self, index: int, is_type: bool = False) -> int:
-        """The number of an attribute or type in the common numbering; adds it to `needs`."""
+        """Converts the number of an attribute, or of a type if `is_type`, to the common numbering. Adds the
+        result to `needs`, the entries that the entry being decoded refers to.
+        """
         if index >= (self.types if is_type else self.attributes):
             raise BadBytes(f"reference to {'type' if is_type else 'attribute'} {index}, which is missing")
         index += self.attributes * is_type

@@ -80,7 +80,9 @@ class Bytes:
         return struct.unpack("<d", (self.signed() & (1 << 64) - 1).to_bytes(8, "little"))[0]
 
     def flagged(self, has_flag: bool, otherwise: bool) -> tuple[int, bool]:
-        """Reads an integer and a flag: with `has_flag` it is the lowest bit, else it is `otherwise`."""
+        """Reads an integer and a flag. With `has_flag`, the flag is the lowest bit of what is read; else it
+        is `otherwise`.
+        """
         value = self.varint()
         return (value >> 1, bool(value & 1)) if has_flag else (value, otherwise)
 

@@ -60,8 +60,8 @@ def _getter(name: str, inner: str) -> Callable[[Any], Any]:
 
 
 def _require_said(name: str, value: Any, names: Sequence[str]) -> None:
-    """Raises UnsupportedError if a structure has a value that is not its default in a field other than
-    `names`.
+    """Raises UnsupportedError unless each field of the structure `value`, except the fields in `names`, has
+    its default. `name` is the field of the op that has the structure.
     """
     others = {f.name: f.default for f in fields(value) if f.name not in names and f.default is not MISSING}
     if replace(value, **others) != value:
@@ -74,7 +74,9 @@ for _counterpart in COUNTERPARTS.values():
 
 
 def said(inst: Instruction, op: Op, opcode: str = "") -> dict[str, Any]:
-    """The attributes of the operation for an op, according to the record of the op or of another opcode."""
+    """The attributes of the operation that an op becomes, according to the record for the op's opcode, or for
+    `opcode` if that is given.
+    """
     return _ATTRIBUTES[opcode or op.opcode][1](inst, op)
 
 

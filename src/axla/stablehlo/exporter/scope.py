@@ -216,7 +216,7 @@ class ExportScope(Builder):
         return next(leaves)
 
     def packed(self, tree: Tree, shape: AnyShape) -> mlir.Value:
-        """Makes one value of a tree; a tuple gets StableHLO's tuple type."""
+        """Makes one value of a tree: of a tuple by StableHLO's `tuple`; a missing leaf becomes zero."""
         if not isinstance(shape, TupleShape):
             return self.zero(shape) if tree is None else tree
         parts = [self.packed(t, s) for t, s in zip(tree, shape.elements, strict=True)]
@@ -250,7 +250,7 @@ class ExportScope(Builder):
         return self.tree(shape, iter(found))
 
     def converted(self, value: mlir.Value, shape: AnyShape, wanted: DType) -> mlir.Value:
-        """Converts a value of this HLO shape to another element type."""
+        """Converts a value, whose HLO shape is `shape`, to the element type `wanted`."""
         if array(shape).dtype is wanted:
             return value
         return self.add("stablehlo.convert", (value,), array(shape).with_dtype(wanted))

@@ -53,8 +53,8 @@ def name_of(location: SourceLocation | None) -> str:
 
 
 def frontend_attributes(attributes: dict[str, Any]) -> tuple[tuple[str, str], ...]:
-    """The frontend attributes that an operation keeps for other tools: those given, and Shardy's
-    shardings.
+    """The frontend attributes that an operation keeps for other tools: those in `mhlo.frontend_attributes`,
+    and Shardy's shardings and sharding rule.
     """
     given = attributes.get("mhlo.frontend_attributes")
     found: dict[str, str] = {}

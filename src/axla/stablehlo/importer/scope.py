@@ -193,7 +193,9 @@ class ImportScope:
         return inst if not like.dims else self.add(Broadcast(like, ()), (inst,))
 
     def converted(self, operand: Instruction, dtype: DType) -> Instruction:
-        """Converts an operand to a wider element type, unless it has that type."""
+        """Converts an operand to the element type `dtype`, a wider one; an operand of this type is returned
+        as it is.
+        """
         shape = array(operand.shape)
         return operand if shape.dtype is dtype else self.add(Convert(shape.with_dtype(dtype)), (operand,))
 
@@ -339,7 +341,9 @@ def position_of(operation: mlir.Operation) -> str:
 
 
 def placed(error: AxlaError, operation: mlir.Operation) -> AxlaError:
-    """The error with the name and position of the operation, unless those of an inner operation are there."""
+    """An error with the name and position of the operation in its message. An error that has the position of
+    an inner operation already is returned as it is.
+    """
     if error.placed:
         return error
     kind = VerifyError if isinstance(error, ShapeError) else type(error)

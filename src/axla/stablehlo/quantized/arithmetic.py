@@ -59,8 +59,8 @@ def largest(type_: mlir.QuantizedType) -> int:
 class Quantizer(Builder):
     """Writes operations on integers in place of operations on quantized values.
 
-    Each constant is written once. `known` has scales and zero points of types as arrays. It is shared by all
-    operations of a source: a type can be as long as the whole file, and every operation has types.
+    Each constant is written once. `known` has scales and zero points of types as arrays. All operations of a
+    source share one Quantizer, since a type can be as long as the whole file, and every operation has types.
     """
 
     def __init__(self, block: mlir.Block, known: dict[Any, np.ndarray]) -> None:

@@ -80,8 +80,8 @@ def _requantized(
 
 
 def _of_result(writer: Quantizer, operation: mlir.Operation, operands: list[mlir.Value]) -> list[mlir.Value]:
-    """Converts quantized operands to the quantized type of the result, but leaves an operand unchanged if it
-    and the result are both quantized per axis. Raises VerifyError if only one of them is.
+    """Converts quantized operands to the quantized type of the result. If an operand and the result are both
+    quantized per axis, the operand stays unchanged; if only one of the two is, raises VerifyError.
     """
     result = operation.results[0].type
     to = quantized_type(result)

@@ -39,8 +39,8 @@ class Given:
     values: Sequence[np.ndarray | None]
 
     def integers(self, number: int, what: str) -> tuple[int, ...]:
-        """The value of an operand as integers. Raises UnsupportedError if it is not known; `what` names
-        it.
+        """The value of operand `number` as integers. Raises UnsupportedError if it is not known; `what` names
+        the operand in the message.
         """
         found = self.values[number] if number < len(self.values) else None
         if found is None:

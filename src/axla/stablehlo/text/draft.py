@@ -15,7 +15,8 @@ from axla.stablehlo.text.operations import NamedArgument, Operations, Use
 @dataclass(slots=True, eq=False)
 class Draft:
     """A partially read operation. `uses` are its operands as written; `types` are the types of the operands,
-    `results` those of the results. `names` and `arguments` come from the form's header, before its regions.
+    `results` those of the results. From the part of a short form before the regions, `names` are further
+    names of values, and `arguments` the arguments of the region.
     """
 
     name: str

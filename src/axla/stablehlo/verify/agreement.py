@@ -149,7 +149,9 @@ def _following(fit: Fit, what: str) -> Relation:
 
 
 def _agreeing(fit: Fit, what: str) -> Relation:
-    """Makes a check that all values fit the first one."""
+    """Makes a check that the test `fit` accepts each value together with the first one. `what` names in
+    messages what all values must have.
+    """
 
     def word(s: Subject, label: str, values: list[Facts] | None) -> None:
         values = [*s.operands, *s.results] if values is None else values
@@ -161,7 +163,9 @@ def _agreeing(fit: Fit, what: str) -> Relation:
 
 
 def _paired(fit: Fit, what: str) -> Relation:
-    """Makes a check that each result fits its operand."""
+    """Makes a check that the test `fit` accepts each operand together with the result of the same number.
+    `what` names in messages what both must have.
+    """
 
     def word(s: Subject, label: str, values: list[Facts] | None) -> None:
         for operand, result in zip(s.operands, s.results, strict=True):

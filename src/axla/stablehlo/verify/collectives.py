@@ -201,7 +201,7 @@ def send(s: Subject) -> None:
 
 
 def infeed(s: Subject) -> None:
-    """Checks that results end in a token, and that each of the others has a layout if the operation has
+    """Checks that the last result is a token, and that each other result has a layout if the operation has
     layouts.
     """
     _received(s, "c2", "c3")

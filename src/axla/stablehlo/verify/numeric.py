@@ -19,7 +19,10 @@ def dot(s: Subject) -> None:
 
 
 def dot_general(s: Subject) -> None:
-    """Checks that the result has batch, lhs and rhs dimensions; quantized operands obey C13 to C20."""
+    """Checks that the result has the batch dimensions, then the dimensions of lhs and those of rhs that are
+    not contracted; also the specification's constraints C14 to C20, for quantized operands, and C21, for
+    algorithms.
+    """
     s.follows("c12", _product(s, ()))
     precise = any(p.value != "DEFAULT" for p in s.attribute("precision_config", ()))
     fit = s.attribute("algorithm") is None or not precise

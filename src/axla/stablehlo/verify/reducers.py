@@ -19,9 +19,9 @@ def check_reducer(
     allowed: Sizes = (), scalars: bool = False,
 ) -> None:  # fmt: skip
     """Checks that region number `region` takes 2N values and returns N. Result i has the type of parameters i
-    and N + i. Elements of input i and of initial value i must promote to its elements. It has the shape of
-    initial value i, or is a scalar with `scalars`. The sizes of parameters must occur in `allowed`, in this
-    order.
+    and N + i. Elements of input i and of initial value i must promote to those of result i. The result has
+    the shape of initial value i, or is a scalar with `scalars`. The sizes of parameters must occur in
+    `allowed`, in this order.
     """
     count = len(inputs)
     parameters, returned = s.parameters(region), s.returned(region)
@@ -154,8 +154,8 @@ def select_and_scatter(s: Subject) -> None:
 
 
 def _takes(s: Subject, rule: str, what: str, wanted: Sequence[Facts]) -> None:
-    """Checks that the region takes scalars of these values' element types; `what` names the region in
-    messages.
+    """Checks that the region takes a scalar with the element type of each of the values `wanted`; `what`
+    names the region in messages.
     """
     parameters = s.parameters(0)
     counts = len(wanted), len(parameters)

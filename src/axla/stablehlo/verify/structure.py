@@ -153,7 +153,9 @@ def _check_isolated(operation: mlir.Operation) -> None:
 
 
 def place(operation: mlir.Operation) -> str:
-    """The position of an operation: line and column, or those in the source that it was made from."""
+    """The position of an operation for messages, `line:column`. If the operation is from bytecode, the
+    position in the file that its location records, `file:line:column`.
+    """
     line, column = operation.position
     location = operation.location
     for _ in range(64):

@@ -249,7 +249,7 @@ class Cluster:
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        """Keeps kernels from reading the list of executables."""
+        """Within this context, kernels cannot read the list of executables."""
         if capi.missing():
             yield
             return

@@ -223,7 +223,9 @@ class _Groups:
                 left += [(before, height + 1) for before in self.behind[group]]
 
     def _merged(self, first: str, second: str) -> str:
-        """The representative of two merged groups: that of the one with more edges."""
+        """Merges two groups; returns the representative of the result, which is that of the group with more
+        edges.
+        """
         size = {name: len(self.ahead[name]) + len(self.behind[name]) for name in (first, second)}
         large, small = (first, second) if size[first] >= size[second] else (second, first)
         for edges, reverse in ((self.ahead, self.behind), (self.behind, self.ahead)):

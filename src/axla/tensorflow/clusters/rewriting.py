@@ -82,9 +82,9 @@ class ClusterDecision:
 
 @dataclass(slots=True, eq=False)
 class RunPart:
-    """The graph for some feeds, fetches and targets, and their names in it (empty for a feed that is not
-    needed). `graph` has only the nodes and functions not added before; `decisions` has the decision for each
-    node.
+    """The graph for some feeds, fetches and targets, and the names that these have in the graph (empty for a
+    feed that is not needed). `graph` has only the nodes and functions not added before; `decisions` has the
+    decision for each node.
     """
 
     graph: Proto
@@ -97,7 +97,9 @@ class RunPart:
 
 @dataclass(slots=True, eq=False)
 class _Unit:
-    """A node that may be written: a node of the graph, or the node that runs a cluster."""
+    """A candidate for a node of the rewritten graph: a node of the original graph, or the node that runs a
+    cluster.
+    """
 
     proto: Proto
     inputs: Sequence[Output]
@@ -288,7 +290,9 @@ class Rewriter:
         return units
 
     def _named(self, units: dict[str, _Unit], graph: Graph, found: _Formed) -> list[_Unit]:
-        """Names the nodes that are needed, and drops the others. Nodes not added before are new."""
+        """Names the nodes in `units` that results need, and removes the others. A node that was added before,
+        with the same inputs, keeps its name. Returns the nodes that must be added.
+        """
         before: dict[str, list[str]] = {}
         left = [found.unit(name) for name in (*(output.node for output in graph.results), *graph.controls)]
         while left:

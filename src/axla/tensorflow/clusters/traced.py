@@ -65,9 +65,9 @@ class Traced:
     """A traced function and its cluster. The parameter `tensors` of methods has a tensor for each input of
     the function's graph: arguments, then captures.
 
-    It lives as long as the graphs that launch it, and the executables of its cluster are freed with it. (The
-    cluster may live longer, for a kernel. It must not refer to objects of TensorFlow: those would be freed
-    when TensorFlow frees the kernel, which would deadlock.)
+    A Traced lives as long as the graphs that launch it, and the executables of its cluster are freed with it.
+    (The cluster may live longer, for a kernel. It must not refer to objects of TensorFlow: those would be
+    freed when TensorFlow frees the kernel, which would deadlock.)
     """
 
     def __init__(self, function: Any, writes: bool = True) -> None:

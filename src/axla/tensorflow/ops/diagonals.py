@@ -57,8 +57,8 @@ class Band:
         return (self.longest,) if self.count == 1 else (self.count, self.longest)
 
     def offset(self, diagonal: XlaOp) -> XlaOp:
-        """For each diagonal in `diagonal`, which has numbers of diagonals: the index in its row at which it
-        begins.
+        """For each number of a diagonal in `diagonal`: the index at which this diagonal begins in its row of
+        the array of diagonals.
         """
         length = ops.Min(ops.Min(diagonal, 0) + self.rows, self.columns - ops.Max(diagonal, 0))
         gap = self.longest - length

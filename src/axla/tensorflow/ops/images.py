@@ -72,7 +72,9 @@ _LARGEST = 1 << 18
 
 
 def _places(call: OpCall, old: Sequence[int], new: Sequence[int]) -> list[ResizePositions]:
-    """The sources of rows and columns, for sizes [height, width]."""
+    """The sources of the rows and those of the columns of a resized image; `old` and `new` are sizes [height,
+    width].
+    """
     if call["align_corners"] and call["half_pixel_centers"]:
         call.fail("align_corners and half_pixel_centers exclude each other")
     if len(old) != 2 or len(new) != 2 or min(*old, *new) < 1:
@@ -171,7 +173,7 @@ def _channels(call: OpCall, images: XlaOp) -> list[XlaOp]:
 
 
 def _hsv(red: XlaOp, green: XlaOp, blue: XlaOp) -> list[XlaOp]:
-    """Hue, saturation and value of colours."""
+    """Converts colours to hue, saturation and value."""
     value = ops.Max(ops.Max(red, green), blue)
     spread = value - ops.Min(ops.Min(red, green), blue)
     zero = ops.ZerosLike(value)
@@ -184,7 +186,7 @@ def _hsv(red: XlaOp, green: XlaOp, blue: XlaOp) -> list[XlaOp]:
 
 
 def _rgb(hue: XlaOp, saturation: XlaOp, value: XlaOp) -> list[XlaOp]:
-    """Red, green and blue of colours."""
+    """Converts colours to red, green and blue."""
     turn = hue * 6
     parts = [ops.Abs(turn - 3) - 1, 2 - ops.Abs(turn - 2), 2 - ops.Abs(turn - 4)]
     return [(1 - saturation + saturation * ops.Clamp(0, part, 1)) * value for part in parts]

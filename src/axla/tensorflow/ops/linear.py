@@ -96,7 +96,9 @@ def _self_adjoint_eig(call: OpCall, value: XlaOp) -> Sequence[XlaOp]:
 
 
 def _solved(matrix: XlaOp, right: XlaOp, lower: bool, adjoint: bool = False) -> XlaOp:
-    """The solution x of matrix x = right, for triangular matrices."""
+    """The solution x of `matrix` x = `right`, for triangular matrices, lower ones if `lower`. With `adjoint`,
+    the adjoint of the matrix is used in its place.
+    """
     options = ops.TriangularSolveOptions_Transpose
     transpose = options.ADJOINT if adjoint else options.NO_TRANSPOSE
     return ops.TriangularSolve(matrix, right, True, lower, False, transpose)

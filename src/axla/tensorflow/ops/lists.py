@@ -89,7 +89,7 @@ def _reserve(call: OpCall, shape: XlaOp, count: XlaOp) -> TensorList:
 
 
 def reserved(call: OpCall, count: int, element: Shape | None) -> TensorList:
-    """A list of `count` zeros of the shape `element`, None if it is not known yet."""
+    """A list of `count` zeros of the shape `element`; None if the shape is not known yet."""
     if count < 0:
         call.fail(f"a list cannot have {count} elements")
     return empty(call.builder, ListType(count, element, count, False))
@@ -108,7 +108,9 @@ def list_of(call: OpCall, tensor: XlaOp, shape: XlaOp | None = None) -> TensorLi
 
 @lowering("TensorListSplit")
 def split(call: OpCall, tensor: XlaOp, shape: XlaOp | None, lengths: XlaOp) -> TensorList:
-    """A list of consecutive slices of an array, which must all have the same length."""
+    """A list of consecutive slices of an array. `lengths` has the length of each slice along the first
+    dimension; all must be equal.
+    """
     sizes = call.integers(lengths, "the lengths")
     if not tensor.dims or sum(sizes) != tensor.dims[0] or any(size < 0 for size in sizes):
         call.fail(f"lengths {list(sizes)} do not fit an array of shape {list(tensor.dims)}")
@@ -147,7 +149,9 @@ def grown(call: OpCall, value: TensorList, indices: XlaOp) -> TensorList:
 def scattered(
     call: OpCall, value: TensorList, indices: XlaOp, tensor: XlaOp, *, adds: bool = False
 ) -> TensorList:
-    """A list with slices of an array as its elements at `indices`, or with `adds` added to these elements."""
+    """A list in which the elements at `indices` are replaced by the slices of `tensor`; with `adds`, the
+    slices are added to these elements.
+    """
     if len(indices.dims) != 1 or tensor.dims[:1] != indices.dims:
         call.fail(f"indices of shape {list(indices.dims)} do not fit an array of {list(tensor.dims)}")
     value = _with_element(call, value, Shape(tensor.dtype, tensor.dims[1:]))

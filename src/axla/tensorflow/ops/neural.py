@@ -94,7 +94,7 @@ def _batch_matmul(call: OpCall, x: XlaOp, y: XlaOp) -> XlaOp:
 
 
 def _features(call: OpCall, value: XlaOp) -> int:
-    """The feature dimension, along which a bias is added."""
+    """The number of the feature dimension, along which a bias is added."""
     rank, is_first = len(value.dims), call["data_format"].startswith("NC")
     if rank < 2 + is_first:
         call.fail(f"the operand has shape {list(value.dims)}, wanted at least {2 + is_first} dimensions")

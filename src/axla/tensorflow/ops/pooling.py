@@ -94,7 +94,7 @@ def _max_pool_grad(call: OpCall, x: XlaOp, y: XlaOp, gradient: XlaOp, *sizes: Xl
 
 
 def _first_largest(x: XlaOp, other: XlaOp, steps: list[windows.WindowSteps]) -> XlaOp:
-    """The value of `other` at the first largest element of each window."""
+    """For each window, the element of `other` at the position of the first largest element of `x`."""
     inner, shape = x.builder.sub_builder("first_largest"), Shape(x.dtype)
     a, p, y, q = (inner.parameter(number, shape, "apyq"[number]) for number in range(4))
     chosen = inner.build(ops.Tuple(inner, [ops.Max(a, y), ops.Select(ops.Ge(a, y), p, q)]))

@@ -132,8 +132,8 @@ def above_zero(source: RandomSource, dtype: DType, dims: Sequence[int]) -> XlaOp
 
 
 def _box_muller(source: RandomSource, dtype: DType, dims: Sequence[int]) -> XlaOp:
-    """Normally distributed numbers from pairs of uniform ones, which are adjacent in the first even
-    dimension, else in the longest one.
+    """Normally distributed numbers from pairs of uniform ones. The two numbers of a pair are adjacent in the
+    first dimension of even size or, if there is none, in the longest dimension.
     """
     sizes = list(dims) or [1]
     even = [d for d, size in enumerate(sizes) if size % 2 == 0]

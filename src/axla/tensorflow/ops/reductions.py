@@ -96,8 +96,8 @@ def _arg_extreme(call: OpCall, x: XlaOp, dimension: XlaOp) -> XlaOp:
 
 @lowering("Cumsum", "Cumprod", "CumulativeLogsumexp")
 def _cumulative(call: OpCall, x: XlaOp, axis: XlaOp) -> XlaOp:
-    """Combines each element with all elements before it along a dimension; if the node is exclusive, only
-    these.
+    """For each element, combines the elements before it along a dimension and, unless the node is exclusive,
+    the element itself. If the node is reversed, the elements after it take the place of those before it.
     """
     at = call.axis(call.integer(axis, "the axis"), len(x.dims))
     combine, start = _CUMULATIVE[call.node.op]

@@ -100,7 +100,9 @@ def _block_of(call: OpCall, value: XlaOp, shape: Sequence[XlaOp]) -> Sequence[in
 
 @lowering("SpaceToBatch", "SpaceToBatchND")
 def _to_batch(call: OpCall, value: XlaOp, *operands: XlaOp) -> XlaOp:
-    """Moves each position inside blocks to the batch dimension."""
+    """Divides the dimensions after the batch into blocks. The elements at one position in all blocks become a
+    batch element of their own.
+    """
     *shape, paddings = operands
     block = _block_of(call, value, shape)
     count = len(block)
@@ -119,7 +121,9 @@ def _to_batch(call: OpCall, value: XlaOp, *operands: XlaOp) -> XlaOp:
 
 @lowering("BatchToSpace", "BatchToSpaceND")
 def _to_space(call: OpCall, value: XlaOp, *operands: XlaOp) -> XlaOp:
-    """Moves batch elements to the positions of blocks, and crops the result."""
+    """The reverse of `_to_batch`: groups of batch elements become the elements of blocks. Then the result is
+    cropped.
+    """
     *shape, crops = operands
     block = _block_of(call, value, shape)
     count = len(block)

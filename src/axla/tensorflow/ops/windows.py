@@ -87,7 +87,7 @@ def steps_of(
 
 
 def _explicit(call: OpCall, rank: int) -> list[tuple[int, int]]:
-    """The pair of explicit padding for each dimension; zeros where padding is not explicit."""
+    """The explicit padding of each dimension, (before, after); zeros if the node has other padding."""
     given: Any = call.attributes.get("explicit_paddings", ())
     if call["padding"] != "EXPLICIT":
         if given:

@@ -173,8 +173,8 @@ def _set_size(call: OpCall, value: XlaOp, dimension: XlaOp, *size: XlaOp) -> Xla
 
 @lowering("XlaDequantize")
 def _dequantize(call: OpCall, value: XlaOp) -> XlaOp:
-    """The numbers in a range that 8-bit quantization steps represent. An element has four steps, the highest
-    byte first.
+    """The numbers in a range that 8-bit quantization steps represent. Each element of `value` is a word of
+    four such steps, the one in the highest byte first.
     """
     if call["mode"] != "MIN_COMBINED":
         raise UnsupportedError(f"mode {call['mode']} is not supported")

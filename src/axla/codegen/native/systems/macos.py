@@ -40,7 +40,9 @@ def emit(m: GlueModule) -> None:
 
 
 def _wait(f: GlueFunction, place: Ssa, value: Ssa, microseconds: int) -> None:
-    """Emits a wait on an address for so many microseconds; 0: without limit."""
+    """Emits a wait while the word at the address `place` is `value`, for so many microseconds; 0: without
+    limit.
+    """
     how = f.i32(_COMPARE_AND_WAIT | _QUIET)
     f.call("i32", "__ulock_wait", how, place, value.cast("i64"), f.i32(microseconds))
 

@@ -62,8 +62,8 @@ def map_pages(m: GlueModule, name: str, anonymous: int) -> None:
 
 
 def emit(m: GlueModule, *, clock: int, set_mask: int) -> None:
-    """Adds the functions of the glue that Linux and macOS share: all except `pages_new` and those that
-    wait.
+    """Adds the functions of the glue that Linux and macOS share: all except `pages_new` and those that wait.
+    `clock` is the system's CLOCK_MONOTONIC, `set_mask` its SIG_SETMASK.
     """
     f = m.function("pages_free", "void", "block:ptr, size:i64")
     f.call("i32", "munmap", *f.params.values())
