@@ -154,8 +154,8 @@ MOST_LENT = 64
 
 
 def _lent(work: list[PlaceOf], results: list[PlaceOf]) -> dict[PlaceOf, tuple[PlaceOf, int]]:
-    """Values of the workspace that can live in the memory of a result instead: their last use is before the
-    result is first written. Maps each to the result and the byte offset in its memory.
+    """Memory ranges of the workspace that can be in the memory of a result instead: their last use is before
+    the result is first written. Maps each range to the result and to a byte offset in the result's memory.
     """
     found: dict[PlaceOf, tuple[PlaceOf, int]] = {}
     # the latest first: fewer results can lend to them

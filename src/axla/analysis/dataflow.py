@@ -37,7 +37,9 @@ from axla.target.machine import Limits
 
 
 class LiveArray:
-    """An array leaf and the ticks from its definition to its last use."""
+    """An array leaf of an instruction's result, and its live interval: the ticks from its definition
+    (`start`) to its last use (`end`).
+    """
 
     __slots__ = ("number", "inst", "leaf", "shape", "start", "end", "over", "same_as", "is_tiny", "in_memory")
 
@@ -59,7 +61,7 @@ class LiveArray:
 
 
 class CopyPlace(enum.IntEnum):
-    """The point of the program at which an edge's copy would run."""
+    """The point of the program at which the copy of an edge would run."""
 
     OPERAND = 1  # before an instruction: a copy of an operand that it overwrites
     INIT = 2  # before a loop: a copy of an initial value
@@ -86,7 +88,9 @@ class Edge:
 
 @dataclass(slots=True)
 class Dataflow:
-    """Array values of a module with live intervals, and the edges on which one may take another's memory."""
+    """The array values of a module with live intervals, and the edges between values that must or may share
+    memory.
+    """
 
     module: Module
     limits: Limits

@@ -102,8 +102,8 @@ def _mirror(inst: Instruction) -> None:
 def _factor(
     computation: Computation, value: Instruction, rng: np.random.Generator, times: int = 1
 ) -> Instruction | None:  # fmt: skip
-    """An array of numbers near 1, of the shape of `value`; None if its elements are not floats. For a large
-    array the numbers vary along its longest dimension only.
+    """An array of random numbers near 1, of the shape of `value`; None if its elements are not floats. For a
+    large array the numbers vary along its longest dimension only. `times` multiplies their distances from 1.
     """
     shape = value.shape
     if not isinstance(shape, Shape) or not shape.dtype.is_inexact or shape.is_dynamic:

@@ -26,8 +26,9 @@ def trip_count(loop: Instruction) -> int | None:
 
 
 def values_in_trips(inst: Instruction, loop: Instruction, trips: int) -> np.ndarray | None:
-    """The values of an integer of a loop's body in each of `trips` trips. None if they do not follow from
-    constants and from carried elements with constant steps, or if there are more than MANY trips.
+    """The values that the integer `inst` in the body of `loop` has in the first `trips` trips. None if they
+    do not follow from constants and from carried elements with constant steps, or if there are more than MANY
+    trips.
     """
     if trips > MANY:
         return None

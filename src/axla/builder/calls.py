@@ -48,8 +48,8 @@ def CompositeCall(
     builder: XlaBuilder, computation: object, operands: Sequence[object], name: str,
     attributes: str | None = None, version: int | None = None,
 ) -> XlaOp:  # fmt: skip
-    """Calls `computation`, which implements the operation `name` of another system. A compiler may replace
-    the call with its own implementation of that operation.
+    """Calls `computation`, which implements version `version` of the operation `name` of another system, with
+    its `attributes` as text. A compiler may replace the call with its own implementation of that operation.
     """
     name = text(name, "CompositeCall: name")
     if not name:

@@ -71,7 +71,7 @@ def _dot(
 
 def _window_numbers(kind: type, what: str, numbers: Any) -> dict[str, Any]:
     """The attributes of gather or scatter under HLO's names, from `numbers`, which must be a record of the
-    class `kind`.
+    class `kind`. `what` is the function's name in messages.
     """
     instance(kind, numbers, f"{what}: dimension_numbers")
     found = {f.name: getattr(numbers, f.name) for f in fields(numbers)}
@@ -84,7 +84,9 @@ def Gather(
     a: object, start_indices: object, dimension_numbers: GatherDimensionNumbers, slice_sizes: Sequence[int],
     indices_are_sorted: bool = False,
 ) -> XlaOp:  # fmt: skip
-    """Collects slices of `a`, of `slice_sizes`, at the positions in `start_indices`."""
+    """Collects slices of `a`, each with the sizes `slice_sizes`, at the positions in `start_indices`.
+    `indices_are_sorted` is a promise of the program.
+    """
     source, indices = operands("Gather", a, start_indices)
     op = hlo.Gather(
         **_window_numbers(GatherDimensionNumbers, "Gather", dimension_numbers),
@@ -100,7 +102,8 @@ def Scatter(
     unique_indices: bool = False,
 ) -> XlaOp:  # fmt: skip
     """Combines slices of `updates` into `input` with `update_computation`, at the positions in
-    `scatter_indices`. `input` and `updates` may also be lists of arrays.
+    `scatter_indices`. `input` and `updates` may also be lists of arrays. `indices_are_sorted` and
+    `unique_indices` are promises of the program.
     """
     several = isinstance(input, (list, tuple))
     if several != isinstance(updates, (list, tuple)) or several and len(input) != len(updates):

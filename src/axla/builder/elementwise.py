@@ -165,7 +165,9 @@ def Select(pred: object, on_true: object, on_false: object) -> XlaOp:
 
 
 def _select_tuple(pred: XlaOp, on_true: XlaOp, on_false: XlaOp) -> XlaOp:
-    """Selects one of two tuples element by element, since HLO's `select` only takes arrays."""
+    """Selects one of two tuples by the scalar `pred`. Selects element by element, since HLO's `select` only
+    takes arrays.
+    """
     builder = pred.builder
     if on_true.shape.logical is not on_false.shape.logical or getattr(pred.shape, "dims", None) != ():
         message = "select of tuples: wanted a scalar pred and tuples of equal shape  [select_tuple]"

@@ -147,7 +147,8 @@ def _convolution(
     dtype: Any,
 ) -> XlaOp:  # fmt: skip
     """Adds a convolution. `window` is called with the spatial sizes of `lhs` and of the kernel and returns
-    the window. `groups` is (feature_group_count, batch_group_count).
+    the window. `groups` is (feature_group_count, batch_group_count); `dtype` is the element type of the
+    result, None for that of the operands.
     """
     left, right = operands("convolution", lhs, rhs)
     a, b = left.shape, right.shape

@@ -304,8 +304,8 @@ class XlaBuilder:
     def setup_alias(
         self, output_index: Sequence[int], param_number: int, param_index: Sequence[int], kind: str = "may"
     ) -> None:
-        """Lets a leaf of the result share the memory of a leaf of a parameter. Indices are paths into tuples;
-        `kind` is "may" or "must".
+        """Lets leaf `output_index` of the result share the memory of leaf `param_index` of a parameter. The
+        indices are paths into tuples; `kind` is "may" or "must".
         """
         if text(kind, "setup_alias: kind") not in ("may", "must"):
             raise InvalidArgument(f"setup_alias: kind is {kind!r}, wanted 'may' or 'must'")

@@ -169,7 +169,9 @@ class Client:
         self, computation: XlaComputation, arguments: Sequence[GlobalData] = (),
         shape_with_output_layout: AnyShape | None = None,
     ) -> GlobalData:  # fmt: skip
-        """Runs a computation on data of the device; the result stays on the device."""
+        """Runs a computation on data of the device; the result stays on the device, in the layout of
+        `shape_with_output_layout` if it is given.
+        """
         return self._execute(computation, arguments, shape_with_output_layout, asynchronous=False)
 
     def ExecuteAsync(

@@ -92,7 +92,9 @@ class Shape:
         layout: Sequence[int] | None = None,
         dynamic_dimensions: Sequence[bool] = (),
     ) -> ArrayShape:
-        """The shape of an array; `layout` is minor to major."""
+        """The shape of an array. `layout` lists the dimensions from minor to major; `dynamic_dimensions` says
+        which ones are dynamic.
+        """
         order = None if layout is None else Layout(integers(layout, "layout"))
         dynamic = booleans(dynamic_dimensions or (), "dynamic_dimensions")
         return ArrayShape(element_type(type), integers(dims, "dims"), dynamic, order)

@@ -260,7 +260,9 @@ class Shape(AnyShape):
         return all(n <= bound if dynamic else n == bound for n, bound, dynamic in bounds)
 
     def with_dims(self, dims: Sequence[int], dynamic: Sequence[bool] = ()) -> Shape:
-        """A shape of the same element type with other sizes, in the default layout."""
+        """A shape of the same element type with the sizes `dims`, in the default layout; `dynamic` says which
+        dimensions are dynamic.
+        """
         return Shape(self.dtype, dims, dynamic)
 
     def with_dtype(self, dtype: DType) -> Shape:
@@ -347,7 +349,7 @@ class TupleShape(AnyShape):
 
     @property
     def logical(self) -> TupleShape:
-        """The tuple of the logical shapes of its elements."""
+        """The tuple of the logical shapes of the elements."""
         return self._logical or self
 
     def leaves(self) -> Iterator[AnyShape]:

@@ -51,7 +51,9 @@ def _zeros(inst: Instruction) -> HostValue:
 def _together(
     meaning: Meaning, interpreter: Interpreter, inst: Instruction[Grouped], *operands: HostValue
 ) -> HostValue:
-    """Evaluates a collective for this process, after waiting for the other participants."""
+    """Evaluates a collective for this process with the function `meaning`, after waiting for the other
+    participants.
+    """
     process = interpreter.process
     if process is None:
         return meaning(interpreter, inst, [operands])[0]
@@ -116,7 +118,7 @@ def _reduced(interpreter: Interpreter, inst: Instruction[Combining], brought: Br
 def _scattered(
     interpreter: Interpreter, inst: Instruction[hlo.ReduceScatter], brought: Brought
 ) -> GroupValues:
-    """Evaluates reduce-scatter: gives each participant its slice of the total along the dimension."""
+    """Evaluates reduce-scatter: returns for each participant its slice, along the dimension, of the total."""
     at = inst.op.dimensions[0]
     sizes = [s.dims[at] for s in inst.shape.parts]
     total = _total(interpreter, inst, brought)
@@ -133,8 +135,8 @@ def _scattered(
 def _reduced_to_root(
     interpreter: Interpreter, inst: Instruction[hlo.CollectiveReduce], brought: Brought
 ) -> GroupValues:
-    """Evaluates collective-reduce: gives the total of each operand to the operand's root, and zeros to the
-    other participants.
+    """Evaluates collective-reduce: returns the total of each operand for the operand's root, and zeros for
+    all other participants.
     """
     dynamic = inst.op.has_dynamic_root
     _alone(inst, brought)
@@ -194,8 +196,8 @@ def _gather_begun(
 
 
 def _exchanged(interpreter: Interpreter, inst: Instruction[hlo.AllToAll], brought: Brought) -> GroupValues:
-    """Evaluates all-to-all: each participant gets, from every other one, a slice along the dimension, or one
-    of its operands.
+    """Evaluates all-to-all. Each participant gets a part from every participant of the group: a slice along
+    the dimension, or one of its operands.
     """
     count, dimensions = len(brought), inst.op.dimensions
     if _alone(inst, brought):

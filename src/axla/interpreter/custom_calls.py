@@ -140,7 +140,9 @@ def _run(site: CallSite, target: CallTarget, operands: list[HostValue], handler:
 def _run_native(
     site: CallSite, target: CallTarget, operands: list[HostValue], handler: Any
 ) -> list[HostValue]:
-    """Calls the native function of a target with copies of the operands, in the layouts of the call site."""
+    """Calls the native function of a target with copies of the operands, in the layouts of the call site.
+    `handler` is the handler of an FFI call, None for other calls.
+    """
     given = zip(site.operand_leaves, operands, strict=True)
     inputs = [np.array(in_memory_order(v, s), order="C") if isinstance(s, Shape) else None for s, v in given]
     outputs = [

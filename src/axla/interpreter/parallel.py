@@ -102,7 +102,9 @@ def check_parallel(inst: Instruction) -> bool:
 def _parts(
     inst: Instruction, called: Sequence[Computation]
 ) -> tuple[list[list[Computation]], list[Computation]]:
-    """Returns (the programs by replica and partition, the programs that compute values of the infeed)."""
+    """Reads the configuration of a call of RUN_PARALLEL, which has numbers of the `called` computations.
+    Returns (the programs by replica and partition, the programs that compute values of the infeed).
+    """
     try:
         config: Any = json.loads(inst.extra.backend_config)
         rows = [[called[n] for n in row] for row in config["programs"]]

@@ -111,8 +111,8 @@ class Sharding:
 
 
 def tiled(dims: tuple[int, ...], devices: DeviceOrder, kinds: tuple[str, ...]) -> str | Tiles:
-    """The tiles in normal form, or `replicated`. Subgroups of size 1 are dropped, the others are sorted by
-    role, and those with equal roles are merged.
+    """The tiles in normal form, or `replicated`. The arguments are the fields of Tiles. Subgroups of size 1
+    are dropped, the others are sorted by role, and subgroups with equal roles are merged.
     """
     own = len(dims) - len(kinds)
     kept = [n for n in range(own, len(dims)) if dims[n] != 1]

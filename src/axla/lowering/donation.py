@@ -41,8 +41,8 @@ def row_major_boundary(module: Module) -> None:
 def donate_parameters(module: Module, donate: Sequence[int]) -> None:
     """Pairs each donated parameter leaf with the first free result leaf of its shape, as a may-alias.
 
-    `donate` has numbers of array leaves, counted over all parameters. A donated leaf without a result of its
-    shape is ignored.
+    `donate` has numbers of array leaves, counted over all parameters; InvalidArgument for a number without a
+    leaf. A donated leaf without a result of its shape is ignored.
     """
     entry = module.entry
     leaves = [(p, *leaf) for p, inst in enumerate(entry.parameters) for leaf in array_leaves(inst.shape)]

@@ -40,9 +40,9 @@ def program_of(
     module: Module, target: Target | None = None, constants: dict[Literal, int] | None = None,
     choose: Choose | None = None,
 ) -> Program:  # fmt: skip
-    """The program of a module that `optimize` has been run on. `constants` maps constants to their offsets in
-    a segment that several programs share; this program's constants are added to it. `choose` may replace the
-    plans of kernels.
+    """The program of a module that `optimize` has been run on, by default for the host. `constants` maps
+    constants to their offsets in a segment that several programs share; this program's constants are added to
+    it. `choose` may replace the plans of kernels.
     """
     target = target or host_target()
     with trace.span("assign-buffers"):

@@ -40,7 +40,9 @@ class DefinedValues:
         self._copied.pop()
 
     def define(self, inst: Instruction, leaf: int, shape: Shape, place: BufferSlice | None) -> ArrayValue:
-        """Defines the value of a leaf of `inst` in the memory `place`."""
+        """Defines the value of leaf number `leaf` of `inst`: in the memory `place`, or in registers if that
+        is None.
+        """
         found = self.flow.leaves[inst][leaf]
         assert found is not None
         return self.define_flow(found, shape, place)

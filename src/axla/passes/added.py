@@ -110,7 +110,9 @@ def pipelines() -> dict[str, tuple[Step, ...]]:
 
 
 def _placed(steps: tuple[Step, ...], added: Added) -> tuple[Step, ...]:
-    """Returns the steps of a pipeline with an added pass at its position."""
+    """Returns the steps of a pipeline with an added pass at its position, or without it if the pass before or
+    after which it belongs is not among the steps.
+    """
     place = added.before or added.after
     at = [n for n, step in enumerate(steps) if place in _names(step)]
     if not at:

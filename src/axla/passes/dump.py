@@ -23,13 +23,15 @@ _counter = itertools.count()
 
 
 def wanted(module: Module, flags: Flags | None = None) -> bool:
-    """Whether the flags enable dumps of this module."""
+    """Whether the flags enable dumps of this module. `flags` are by default the current flags."""
     flags = flags or flag_values.current()
     return bool(flags.dump_to) and re.search(flags.dump_hlo_module_re, module.name) is not None
 
 
 def path_of(module: Module, suffix: str, flags: Flags | None = None) -> str:
-    """The path of a dump file of a module; `suffix` is the part of the name after `module_0000.NAME.`."""
+    """The path of a dump file of a module. `suffix` is the part of the name after `module_0000.NAME.`;
+    `flags` are by default the current flags.
+    """
     flags = flags or flag_values.current()
     number = _numbers.get(module)
     if number is None:

@@ -140,9 +140,7 @@ def emit(m: GlueModule) -> None:
 
 
 def getter(f: GlueFunction, args: Arguments, handle: str, struct: Struct) -> None:
-    """Writes a native function that copies fields of a struct to the arguments of the same names. The address
-    of the struct is the argument `handle`.
-    """
+    """Writes a body that copies fields of the struct at `handle` to the arguments of the same names."""
     found = args[handle]
     for field in args.struct.fields:
         if field.name not in ("struct_size", "extension_start", handle):
@@ -150,9 +148,7 @@ def getter(f: GlueFunction, args: Arguments, handle: str, struct: Struct) -> Non
 
 
 def _python(f: GlueFunction, name: str, args: Arguments) -> Ssa:
-    """Emits a call of the Python function for the API function `name`, with the struct of its arguments.
-    Returns the result of the call, an error or null.
-    """
+    """Emits a call of the Python function for the API function `name`; returns its result: error or null."""
     _leave_at_end(f, fails=not name.endswith("_Destroy"))
     state = f.call("i32", "PyGILState_Ensure")
     pending = _fetched(f)
@@ -164,9 +160,7 @@ def _python(f: GlueFunction, name: str, args: Arguments) -> Ssa:
 
 
 def _leave_at_end(f: GlueFunction, *, fails: bool) -> None:
-    """Emits an early return for the time when the interpreter has ended, after all `atexit` functions. It
-    returns an error if `fails`, else null.
-    """
+    """Emits a return (of an error if `fails`, else null) for the time after the end of the interpreter."""
     with f.if_(f.call("i32", "Py_IsInitialized").eq(0), likely=False):
         f.ret(_refusal(f, Status.CANCELLED, "the interpreter has ended") if fails else f.null())
 
@@ -292,9 +286,7 @@ def _event_await(f: GlueFunction, args: Arguments) -> None:
 
 @_native("Event_OnReady")
 def _on_ready(f: GlueFunction, args: Arguments) -> None:
-    """Calls the callback at once or, if the event is not ready, from a thread. The callback may destroy the
-    event.
-    """
+    """Calls the callback, which may destroy the event: at once or, if it is not ready, from a thread."""
     event, callback, user = args["event"], args["callback"], args["user_arg"]
     with f.if_(event.at(RECORD.offset("ready")).load("i32", "acquire").gt(PENDING)):
         f.call_pointer("void", callback, f.call("ptr", "pjrt_record_error", event), user)
@@ -318,9 +310,7 @@ def _on_ready(f: GlueFunction, args: Arguments) -> None:
 
 @_FUNCTIONS("pjrt_waiter", "ptr", "unused:ptr", exported=True)
 def _waiter(f: GlueFunction, unused: Ssa) -> None:
-    """The main function of the thread that calls back: it checks all watched records when the oldest changes,
-    and at least every 10 ms.
-    """
+    """Runs the thread that calls back: checks all records when the oldest changes, at least every 10 ms."""
     waiting = f.slot(f.null())  # the list of this thread, newest first
     pushed = f.glob("pjrt_waiters_pushed")
     with f.while_loop():
@@ -502,9 +492,7 @@ def _ready_event(f: GlueFunction, args: Arguments) -> None:
 
 @_native("Buffer_IncreaseExternalReferenceCount")
 def _increase(f: GlueFunction, args: Arguments) -> None:
-    """Keeps the memory of a buffer as long as the buffer object exists, even if the buffer is deleted or
-    donated.
-    """
+    """Keeps a buffer's memory as long as the buffer object exists, even if it is deleted or donated."""
     record, array = _alive_record(f, args), args["buffer"]
     f.call("void", "axla_record_hold", record)
     f.call("void", "axla_record_unwatch", record)
@@ -572,9 +560,7 @@ _EXECUTE = "LoadedExecutable_Execute"
 
 @_native(_EXECUTE)
 def _execute(f: GlueFunction, args: Arguments) -> None:
-    """Calls a program for one device, if its run is short and its arguments are ready. Python makes all other
-    runs.
-    """
+    """Calls a program for one device if its run is short and its arguments ready; else Python runs it."""
     executable = args["executable"]
     callable_, program = executable.get(EXECUTABLE, "callable"), executable.get(EXECUTABLE, "program")
     refused = args["options"].get(STRUCTS["ExecuteOptions"], "num_non_donatable_input_indices").ne(0)

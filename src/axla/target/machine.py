@@ -46,7 +46,7 @@ def aligned(size: int) -> int:
 class Limits:
     """Thresholds for kernels, registers and threads of a machine. The defaults are those of a CPU.
 
-    An operation is one on a single element. A function is an expensive operation: exp, tanh, divide...
+    Operations are counted per element of an array. A function is an expensive operation: exp, tanh, divide...
     """
 
     # For code in registers, inline in the entry
@@ -315,7 +315,7 @@ _VECTORS_ONLY = ("has_masked", "has_fast_gather", "math", "intrinsics")
 
 
 def _at_least(target: CpuTarget, fact: str, value: object) -> bool:
-    """Whether the target has this value of a fact, or a higher one."""
+    """Whether the fact `fact` of a target has the value `value` or a higher one (for a set, a superset)."""
     have = getattr(target, fact)
     return have >= value if isinstance(value, int | frozenset) else have == value
 

@@ -158,7 +158,9 @@ def _write_float(value: float) -> str:
 
 
 def _list_of(item: Codec, separator: str) -> Codec:
-    """A codec for tuples of items, written in braces."""
+    """A codec for tuples of items, written in braces; the text of tuples is printed with `separator` between
+    the items.
+    """
     return Codec(
         lambda reader: tuple(reader.listed("{", lambda: item.decode(reader), "}")),
         lambda values: "{" + separator.join(map(item.encode, values)) + "}",

@@ -207,9 +207,9 @@ class InstructionCursor(ShapeCursor):
         self, schema: Schema, fields: dict[str, Any], operands: tuple[Instruction, ...],
         shape: AnyShape | None, name: str, extra: Extra, at: int,
     ) -> Instruction:  # fmt: skip
-        """Adds an instruction to the target. `fields` are the attributes of the op; `at` is the position in
-        error messages. A missing shape is inferred, with the natural layout. Raises ParseError if the op, the
-        operands and the shape do not fit together.
+        """Adds an instruction of the op class in `schema` to the target. `fields` are the attributes of the
+        op; `at` is the position in error messages. A missing shape is inferred, with the natural layout.
+        Raises ParseError if the op, the operands and the shape do not fit together.
         """
         cls = schema.op
         if cls.effect == "transfers" and shape is not None:

@@ -86,7 +86,9 @@ def _rows(items: list[str], count: int, width: int) -> list[list[str]]:
 
 
 def element_texts(dtype: DType, flat: np.ndarray) -> list[str]:
-    """The texts of the elements of a one-dimensional array; each reads back as the same value."""
+    """The texts of the elements of `flat`, a one-dimensional array of a dtype. Each text reads back as the
+    same value.
+    """
     if dtype.is_complex:
         parts = element_texts(dtype.real, flat.view(dtype.real.numpy))
         return [f"({re}, {im})" for re, im in zip(parts[::2], parts[1::2], strict=True)]

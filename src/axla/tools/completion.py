@@ -51,7 +51,9 @@ def execute(options: argparse.Namespace) -> int:
 
 
 def candidates(words: list[str]) -> list[str]:
-    """The completions of the last word: verbs, options, or values of an option; none if it is a file."""
+    """The completions of the last of the `words` of a command line: verbs, options, or values of an option;
+    none if the word is a file.
+    """
     from axla.tools.main import VERBS, parser
 
     words = [word for word in words if word != "="] + [""] * (words[-1:] == ["="])  # bash splits --a=b
@@ -80,7 +82,7 @@ def candidates(words: list[str]) -> list[str]:
 
 
 def values(action: argparse.Action) -> list[str]:
-    """The values that an argument may have, as far as they can be listed."""
+    """The values that the argument `action` may have, as far as they can be listed."""
     if action.choices is not None:
         return [str(choice) for choice in action.choices]
     if action.metavar == "BACKEND":

@@ -106,7 +106,9 @@ def format_of(file: str) -> str | None:
 
 
 def read_content(content: bytes, name: str | None, sizes: dict[str, Any]) -> Snapshot:
-    """Reads the program in a file's content, in the format `name`, or else in the detected format."""
+    """Reads the program in a file's content, in the format `name`, or, if `name` is None, in the detected
+    format. `sizes` are those of a program with `?`.
+    """
     if any(value is not None for value in sizes.values()):
         return Snapshot(parse(content, **sizes))
     if name == "hlo":

@@ -27,7 +27,7 @@ def first_difference(
 ) -> str:  # fmt: skip
     """The first instruction whose value differs, with the difference and its operands, as text; "" if all
     values agree. For a loop, a branch or a call, further lines name the instruction inside that differs; the
-    inside runs with the values that the reference computes.
+    computations inside run with the values that the reference computes.
 
     First, all values are results of a single program. If all agree there, which fusion may cause, single
     values become the results of programs of their own.

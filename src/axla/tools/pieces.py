@@ -82,7 +82,9 @@ class Recorder(Limit):
         return super().wants(step, module, session)
 
     def ran(self, step: Pass, module: Module, session: rewrite.RuleSession, changed: bool) -> None:
-        """Records a run of a pass: whether it changed the module, and which rules fired."""
+        """Records a run of a pass: whether it changed the module, the number of rule firings in it, and the
+        last firing.
+        """
         super().ran(step, module, session, changed)
         fired = sum(session.firings.values()) - self._before
         self.found.append(PassRun(step.name, bool(step.required), changed, fired, session.last))

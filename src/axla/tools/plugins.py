@@ -11,8 +11,8 @@ from axla.core.errors import InvalidArgument
 
 
 def load_files(paths: Sequence[str]) -> None:
-    """Runs files, each once, as modules with names of their own. Raises InvalidArgument, with the line of the
-    error, if a file fails.
+    """Runs the files at `paths`, each once, as modules with names of their own. Raises InvalidArgument, with
+    the line of the error, if a file fails.
     """
     for path in paths:
         name = f"axla_loaded_{Path(path).stem}"

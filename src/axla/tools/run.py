@@ -195,7 +195,7 @@ def _on_several_devices(module: Module, options: argparse.Namespace) -> bool:
 
 
 def _measure(module: Module, rows: list[list[Any]], options: argparse.Namespace) -> None:
-    """Runs a program `--repeat` times, and prints the times."""
+    """Runs a program `--repeat` times with the inputs of each device (`rows`), and prints the times."""
     program = compile(module, backend=options.backend, replicas=options.replicas)
     seconds: list[float] = []
     for _ in range(options.repeat):

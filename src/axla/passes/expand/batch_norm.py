@@ -38,7 +38,7 @@ class _Batch:
         self.count = shape.size // max(shape.dims[self.feature], 1)
 
     def along(self, x: XlaOp) -> XlaOp:
-        """Broadcasts one number per feature to the shape of `x`."""
+        """Broadcasts `x`, one number per feature, to the shape of the op's first operand."""
         return ops.BroadcastInDim(x, self.x.dims, [self.feature])
 
     def sum(self, x: XlaOp) -> XlaOp:

@@ -65,7 +65,9 @@ def _whole(a: Triangle) -> XlaOp:
 
 
 def _next_column(at: XlaOp, a: XlaOp) -> Sequence[XlaOp]:
-    """Computes column `at` and subtracts its outer product with itself from the columns after it."""
+    """Computes column `at` of the factor in `a`, and subtracts its outer product with itself from the columns
+    after it.
+    """
     numbers, columns = mx.column(a, at), mx.indices(a, 2)
     rows, root = mx.indices(numbers, 1), ops.Sqrt(mx.real(mx.part(a, at, at, 1, 1)))
     found = mx.where(rows == at, mx.like(root, a), mx.where(rows > at, mx.over(numbers, root), 0.0))

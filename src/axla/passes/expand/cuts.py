@@ -104,8 +104,8 @@ def cut_of(sharding: Sharding | None, rank: int, partitions: int) -> Cut | None:
 
 
 def cut_whole(whole: Instruction, cut: Cut) -> Instruction:
-    """Takes the part of the current partition from a whole array. If parts are sums, one partition takes the
-    values and the others zeros.
+    """Takes the current partition's part of a whole array. If a part is the sum of the arrays of several
+    partitions, one of these takes the values, and the others take zeros.
     """
     computation, shape = whole.computation, shape_of(whole)
     part = cut.part_of(shape)

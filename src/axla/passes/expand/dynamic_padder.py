@@ -195,8 +195,8 @@ class _Padder:
     def packed(
         self, value: PaddedValue, shape: AnyShape, sizes_out: list[Instruction] | None = None
     ) -> Instruction:
-        """Packs a value into one instruction of the packed shape of `shape`. With a list `sizes_out` it is
-        only the padded data, and the sizes are appended to the list.
+        """Packs a value into one instruction of the packed shape of `shape`. With a list `sizes_out`, the
+        instruction has only the padded data, and the sizes are appended to the list.
         """
         if isinstance(value, Instruction):
             return value
@@ -215,8 +215,8 @@ class _Padder:
     def unpacked(
         self, inst: Instruction, shape: AnyShape, sizes_in: Iterator[Instruction] | None = None
     ) -> PaddedValue:
-        """The inverse of `packed`: the value that `inst` represents. With `sizes_in` `inst` is only the
-        padded data, and the sizes are taken from the iterator.
+        """The inverse of `packed`: the value that `inst` represents. With `sizes_in`, `inst` has only the
+        padded data, and the sizes are taken from this iterator.
         """
         if isinstance(shape, TupleShape):
             if not _is_dynamic(shape):

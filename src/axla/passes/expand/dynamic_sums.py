@@ -28,7 +28,9 @@ def _reduce(inst: Instruction, operands: Sequence[Sized]) -> Result:
 
 
 def _neutral(reducer: Computation, init: Instruction) -> Instruction:
-    """The identity of a combiner; the initial value if the identity is not known."""
+    """The identity of the combiner `reducer`, as a scalar; the initial value `init` if the identity is not
+    known.
+    """
     root, dtype = reducer.root, shape_of(init).dtype
     if len(root.operands) != 2 or set(root.operands) != set(reducer.parameters):
         return init

@@ -118,7 +118,9 @@ class _Finder:
         return shape.dims if isinstance(shape, Shape) else ()
 
     def add(self, *places: tuple[int, int], kind: FactorKind = FactorKind.PASSED, size: int = 0) -> None:
-        """Adds a factor of which the given dimensions consist, each as (array number, dimension)."""
+        """Adds a factor to the given dimensions, each as (array number, dimension). `size` is by default the
+        size of the first one.
+        """
         for array, dim in places:
             self.arrays[array][dim].append(len(self.sizes))
         self.sizes.append(size or self.dims(places[0][0])[places[0][1]])
@@ -128,7 +130,8 @@ class _Finder:
         self, kind: Callable[[int], FactorKind] = lambda d: FactorKind.PASSED, size_of: int = 0
     ) -> None:
         """Gives all arrays of the result's rank the same factors, one per dimension. `kind` returns the kind
-        of a dimension's factor; `size_of` is the number of the array that has the factor sizes.
+        of a dimension's factor. `size_of` is the number of the array whose dimensions have the factors'
+        sizes; if it is 0, that is the first array with these factors.
         """
         rank = len(self.dims(-1))
         arrays = [n for n in range(len(self.shapes)) if len(self.dims(n)) == rank]

@@ -80,7 +80,9 @@ class PrimeMesh:
             return None
 
     def sharding(self, dims: Sequence[Axes], unreduced: Axes = ()) -> Sharding:
-        """The sharding that cuts each dimension along the given axes."""
+        """The sharding that cuts each dimension along its axes in `dims`. Along the axes `unreduced`, the
+        array is still to be summed.
+        """
         used = [axis for axes in (*dims, unreduced) for axis in axes]
         rest = self._others(used)
         devices: DeviceOrder = IotaDevices(tuple(self.sizes), (*used, *rest))
@@ -92,8 +94,8 @@ class PrimeMesh:
         return Sharding("unreduced" if is_sum else found)
 
     def cut(self, dims: Sequence[Axes], sums: Axes = ()) -> Cut:
-        """Like `sharding`, as a Cut, which has numbers of partitions. `sums` are the axes along which
-        partitions must be added.
+        """Like `sharding`, but returns a Cut. `sums` are the axes along which the arrays of the partitions
+        must be added.
         """
         used = [axis for axes in dims for axis in axes]
         rest = self._others([*used, *sums])

@@ -27,8 +27,8 @@ LEVELS = 5
 
 @dataclass(eq=False, slots=True)
 class KnownSharding:
-    """The sharding of an array, as far as it is known. `said` is the one given by the program; `foreign` is a
-    given one that cannot be expressed on the mesh.
+    """The sharding of an array, as far as it is known. `said` is the sharding that the program gives, in
+    terms of the mesh; `foreign` is a sharding that the program gives and that the mesh cannot express.
     """
 
     shape: AnyShape

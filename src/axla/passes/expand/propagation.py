@@ -27,8 +27,8 @@ class Propagation:
 
     `module` is a flat copy of the program; `values` has an entry for each leaf of an instruction. `arguments`
     and `results` are the shardings of the entry's arguments and results, None for one that is not an array or
-    whose sharding is unknown. `running`: the computations that run on their own, callers first; `receivers`:
-    for each of these, the values that its results become.
+    whose sharding is unknown. `running`: the entry and the computations that loops and branches run, callers
+    first; `receivers`: for each of these, the values that its results become.
     """
 
     def __init__(self, module: Module) -> None:

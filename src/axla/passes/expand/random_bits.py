@@ -138,7 +138,9 @@ def philox_counters(size: int, wide: bool) -> int:
 
 
 def philox_line(counter: Words, key: Words, size: int, wide: bool) -> XlaOp:
-    """`size` words of Philox. The counter consists of four scalar words, the lowest first."""
+    """`size` words of Philox, of 64 bits if `wide`, else of 32 bits. The counter consists of four scalar
+    words, the lowest first, the key of two.
+    """
     count = philox_counters(size, wide)
     words = _philox(_counters(counter, count), key)
     if wide:

@@ -92,7 +92,7 @@ def _sees_all(x: Instruction, window: Window, result: Shape) -> bool:
 
 
 def _by_dimensions(whole: _Window, result: Shape) -> Instruction:
-    """Applies the window along one dimension after the other."""
+    """Applies the window along one dimension after the other. `result` is the shape of the whole result."""
     x, window = whole.x, whole.window
     for d in range(window.rank):
         x = _line(whole, x, d, result.dims[d])

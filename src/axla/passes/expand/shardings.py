@@ -102,7 +102,7 @@ class Shardings:
 
 
 def _along(tiles: MeshTiles, names: set[str]) -> MeshTiles:
-    """The tiles with only the named axes of the mesh."""
+    """The sharding `tiles` with only those axes of the mesh that are in `names`."""
 
     def kept(dim: DimAxes) -> DimAxes:
         return DimAxes(tuple(axis for axis in dim.axes if axis.name in names))

@@ -199,7 +199,9 @@ def _begun(inst: Instruction, result: Instruction, contexts: Sequence[AnyShape])
 
 
 def _scattered_first(inst: Instruction[hlo.ReduceScatter]) -> Instruction | None:
-    """A reduce-scatter along the first dimension, between transposes; None if it already is one."""
+    """Writes a reduce-scatter as one along the first dimension, between transposes; None if its dimension
+    already is the first one.
+    """
     at = inst.op.dimensions[0]
     if at == 0:
         return None

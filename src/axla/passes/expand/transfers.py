@@ -110,7 +110,9 @@ def _call(
     inst: Instruction, shape: AnyShape, target: str, operands: Sequence[Instruction],
     config: str | None = None,
 ) -> Instruction:  # fmt: skip
-    """A host call whose configuration is `config`, by default the channel of the transfer."""
+    """A call of the host function `target` in place of the transfer `inst`. Its configuration is `config`, by
+    default the channel of the transfer.
+    """
     op = hlo.CustomCall(shape.logical, custom_call_target=target, custom_call_has_side_effect=True)
     channel = getattr(inst.op, "channel_id", None)
     config = config if config is not None or channel is None else str(channel)
@@ -180,7 +182,9 @@ def _same_data(recv: Instruction, send: Instruction) -> bool:
 
 
 def _waits_for_itself(computation: Computation, sources: SendOfReceive) -> bool:
-    """Whether the value sent on a channel depends on the value received on that channel."""
+    """Whether a value that is sent on a channel depends on the value that is received on this channel.
+    `sources` maps receives to sends.
+    """
     order: TopologicalSorter[Instruction] = TopologicalSorter()
     for inst in computation.instructions:
         sent = sources[inst].operands if inst in sources else ()

@@ -73,8 +73,8 @@ class FusionPlan:
 
 
 def plan(computation: Computation, limits: Limits, *, in_machine_loop: bool = False) -> FusionPlan:
-    """Plans the kernels of a computation. With `in_machine_loop`, for a loop that runs in registers, tiny
-    instructions never become kernels.
+    """Plans the kernels of a computation. With `in_machine_loop`, the computation belongs to a loop that runs
+    in registers, and tiny instructions never become kernels.
     """
     planner = _Planner(computation, limits, in_machine_loop)
     planner.visit_all()
@@ -148,7 +148,9 @@ class _Planner:
             self.start(inst)
 
     def fuse_into_all(self, inst: Instruction, readers: Readers) -> bool:
-        """Adds `inst` to every kernel that reads it, if the rules allow that for all of them."""
+        """Adds `inst` to every kernel that reads it, if the rules allow that for all of these kernels.
+        Returns whether it was added.
+        """
         if len(readers) > 1 and not may_copy(inst, len(readers), self.limits):
             for cluster in readers:
                 self.decide(inst, cluster, f"{len(readers)} kernels read it")
@@ -166,8 +168,9 @@ class _Planner:
         return True
 
     def copy_where_possible(self, inst: Instruction, readers: Readers, outside: bool) -> None:
-        """Adds a free instruction (`Op.free`) to those kernels that may contain it; the other kernels read it
-        from memory.
+        """Adds a free instruction (`Op.free`) to those of the kernels `readers` that may contain it; the
+        other kernels read it from memory. `outside` says whether instructions outside of kernels read it,
+        too.
         """
         for cluster, users in readers.items():
             found = keys_in(self.keys, inst, cluster, users)

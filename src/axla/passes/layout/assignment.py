@@ -167,7 +167,7 @@ class _Transposed:
             computation.replace(inst, self.add(hlo.Transpose(self.order), [new], inst))
 
     def operand(self, inst: Instruction) -> Instruction:
-        """An operand in the region's order of dimensions."""
+        """The value of `inst`, which the region reads, in the region's order of dimensions."""
         if inst not in self.made:
             if isinstance(inst.op, hlo.Transpose) and inst.op.dimensions == self.order:
                 self.made[inst] = inst.operands[0]

@@ -209,7 +209,9 @@ def _store_panels(inst: Instruction, panel: int, word: int) -> None:
 
 
 def _laid_out(matrix: np.ndarray, panel: int, word: int) -> np.ndarray:
-    """A matrix laid out in panels of words; the transposed matrix if `panel` is 0."""
+    """A matrix laid out in panels of `panel` columns, in words of `word` numbers; the transposed matrix if
+    `panel` is 0.
+    """
     if not panel:
         return matrix.T
     depth, columns = matrix.shape

@@ -94,7 +94,7 @@ def _free_dims(dot: Instruction) -> tuple[range, range]:
 
 def _exchanged(inst: Instruction, order: Sequence[int]) -> Instruction:
     """The transposed result of a dot, computed with swapped operands. `order` is the order of dimensions that
-    the transpose makes.
+    the transpose `inst` makes.
     """
     dot = inst.operands[0]
     dot = dot.operands[0] if isinstance(dot.op, Reshape) else dot

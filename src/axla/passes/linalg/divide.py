@@ -199,8 +199,9 @@ def _sorted(d: XlaOp, z: XlaOp) -> tuple[XlaOp, XlaOp, XlaOp]:
 
 def _reflected(z: XlaOp, rank: XlaOp, near: XlaOp) -> tuple[XlaOp, XlaOp, XlaOp]:
     """Deflation of equal d by reflections 1 - v v^T, which leave one nonzero element of z in each cluster of
-    equal d. Returns the new z, the vectors v, and the number of each element's cluster; all are rows. `near`
-    is a column in sorted order: whether each d equals the next one.
+    equal d. `rank` (a row) has the position of each d in sorted order; `near` (a column) says for each
+    position whether its d equals the next one. Returns the new z, the vectors v, and the number of each
+    element's cluster; all are rows.
     """
     size = z.dims[2]
     cut = mx.where(near, np.int32(0), np.int32(1))

@@ -156,7 +156,7 @@ def _is_known(inst: Instruction) -> bool:
 
 def loop_work(loop: Instruction, known: dict[Computation, int | None], depth: int = 0) -> int | None:
     """The approximate number of elements that a loop computes; None if it is unknown, or if the loop must not
-    be evaluated. `known` caches the result per computation.
+    be evaluated. `known` caches the number per computation; `depth` is the number of loops around this one.
     """
     trips = trip_count(loop)
     if trips is None or trips > LOOP // STEP or depth > DEEPEST:

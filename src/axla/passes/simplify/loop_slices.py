@@ -30,8 +30,8 @@ computed from.
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """A slice of a whole array. The array has one more dimension than the value, number `along`, of size
-    `size`; the value is the slice at index `start` of it.
+    """A value that is a slice of a whole array. The array has one more dimension than the value: dimension
+    `along`, of size `size`. The value is the slice at index `start` of that dimension.
     """
 
     start: Instruction

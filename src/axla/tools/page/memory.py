@@ -113,7 +113,9 @@ def blocks(program: Program, steps: list[TimedStep] | None = None) -> list[LiveB
 
 
 def _uses(timed: TimedStep) -> Iterator[tuple[ArrayValue, int, int]]:
-    """Yields each value that a step itself reads or writes, with the first and the last step of the use."""
+    """Yields each value that a step reads or writes, with the first and the last step of the use. Values of
+    steps inside a loop or branch are left out.
+    """
     step, first, last = timed.step, timed.first, timed.last
     if isinstance(step, LoopStep):
         for carried in step.carried:
