@@ -44,8 +44,8 @@ class _Form:
 _SINGLE, _DOUBLE = _Form(23, 127, "i32"), _Form(52, 1023, "i64")
 _FORMS = {"float": _SINGLE, "double": _DOUBLE}
 _HIDDEN = 62
-"""The bit where `_pack` puts the leading bit of a significand: at least ten bits below the result's last bit
-decide how it is rounded.
+"""The number of the bit to which `_pack` shifts the leading bit of a significand. At least ten bits are then
+below the last bit of the result; they decide how it is rounded.
 """
 
 _DIVISIONS = {"sdiv": (True, 0), "udiv": (False, 0), "srem": (True, 1), "urem": (False, 1)}

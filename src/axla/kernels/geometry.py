@@ -38,7 +38,7 @@ class ReduceGeometry:
 
 def reduce_geometry(reduce: Instruction) -> ReduceGeometry | None:
     """The geometry of a reduce: the products of the sizes before, among and after the reduced dimensions;
-    None if those are not adjacent.
+    None if the reduced dimensions are not adjacent.
     """
     shape = shape_of(reduce.operands[0])
     reduced = frozenset(op_of(reduce, Reduce).dimensions)

@@ -296,7 +296,9 @@ class RowKind(ReduceKind):
         return [Reducing(inst) for stage in self.stages for inst in stage]
 
     def plan(self, task: KernelTask, target: Target) -> RowPlan:
-        """Plans rows in parallel, or pieces of rows and then their combination."""
+        """Plans a phase over rows in parallel or, for few long rows, one over pieces of rows and one that
+        combines the results of the pieces.
+        """
         reductions = self.reductions
         most = in_a_row(task.computation, target, len(reductions), self.row_count)
         lanes = gcd(most, self.row_size) if target.threads > 1 else fitting(most, self.row_size)

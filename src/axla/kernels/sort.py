@@ -187,7 +187,7 @@ class SortKind(HeroKind):
 
 
 def _by_blocks(plan: SortPlan, name: str, target: Target) -> SortPlan:
-    """The plan for thread blocks: the first phase sorts tiles, each further one merges pairs of runs."""
+    """The plan for thread blocks: the first phase sorts tiles, each later phase merges pairs of runs."""
     held = plan.key.dtype.itemsize if plan.key else sum(dtype.itemsize for dtype in plan.dtypes)
     slots = 1 << (plan.length - 1).bit_length() + (plan.lines - 1).bit_length()
     most_slots = fitting(SLOTS * target.threads, LOCAL_BYTES // (held + 4))

@@ -13,12 +13,12 @@ I1, I32, I64, INDEX = mlir.IntegerType(1), mlir.IntegerType(32), mlir.IntegerTyp
 
 
 def number(value: int, kind: mlir.Type = I64) -> mlir.IntegerAttr:
-    """An integer attribute, i64 by default."""
+    """An integer attribute of the type `kind`, by default i64."""
     return mlir.IntegerAttr(value, kind)
 
 
 def numbers(values: Iterable[Any], kind: mlir.Type = I64) -> mlir.DenseArray:
-    """A dense array attribute, such as `array<i64: 1, 2>`."""
+    """A dense array attribute, such as `array<i64: 1, 2>`, with elements of the type `kind`."""
     return mlir.DenseArray(kind, tuple(values))
 
 
@@ -33,7 +33,7 @@ def matrix(rows: Sequence[Sequence[int]], columns: int = 0) -> mlir.DenseElement
 
 
 def vector(values: Sequence[int], kind: mlir.Type = I64) -> mlir.DenseElements:
-    """A dense attribute of rank 1, such as `dense<[1, 2]> : tensor<2xi64>`."""
+    """A dense attribute of rank 1 with elements of the type `kind`: `dense<[1, 2]> : tensor<2xi64>`."""
     return mlir.DenseElements(mlir.TensorType((len(values),), kind), np.array(values, np.int64))
 
 
@@ -79,8 +79,8 @@ class Builder:
         return self.emit(f"stablehlo.{name}", operands, (type_,), attributes)[0]
 
     def parts(self, vector: mlir.Value, count: int) -> Iterator[mlir.Value]:
-        """Adds slices of the first `count` elements of a tensor of rank 1; yields each as a tensor of rank
-        1.
+        """Adds slices of one element for the first `count` elements of `vector`, a tensor of rank 1. Yields
+        the slices, which are tensors of rank 1, too.
         """
         one = mlir.TensorType((1,), mlir.tensor(vector.type).element)
         for n in range(count):

@@ -234,8 +234,8 @@ def _is_integral(type_: mlir.Type) -> bool:
 
 
 def nearly(actual: np.ndarray, expected: np.ndarray, tolerance: float) -> np.ndarray:
-    """A mask of the elements whose absolute difference is at most the tolerance. NaN equals NaN; infinities
-    must be equal.
+    """A mask of the elements for which the difference of `actual` and `expected` is at most the tolerance.
+    NaN equals NaN; infinities must be equal.
     """
     if actual.dtype.kind == "c":
         parts = [nearly(part(actual), part(expected), tolerance) for part in (np.real, np.imag)]
@@ -250,9 +250,9 @@ FAR = np.uint64(2**64 - 1)
 
 
 def ulps(actual: np.ndarray, expected: np.ndarray) -> np.ndarray:
-    """The number of representable values between numbers, for each element: 0 for two NaNs, FAR if only one
-    number is finite or if they are different infinities. For complex numbers it is the larger distance of the
-    parts.
+    """For each element, the number of representable values between `actual` and `expected`: 0 for two NaNs,
+    FAR if only one number is finite or if they are different infinities. For complex numbers it is the larger
+    distance of the parts.
     """
     if actual.dtype.kind == "c":
         return np.maximum(*[ulps(part(actual), part(expected)) for part in (np.real, np.imag)])

@@ -70,8 +70,8 @@ def conversion(field: OpField, dialect: str = "stablehlo") -> Conversion:
 
 
 def _read_by(read: Callable[[attr.Said, str], Any], make: Callable[[Any], Any]) -> Conversion:
-    """A conversion whose functions need only the attribute and the value, not the source or the
-    instruction.
+    """A conversion whose functions need fewer arguments: `read` only the attribute, not the source; `make`
+    only the value, not the instruction.
     """
     return Conversion(lambda said, name, source: read(said, name), lambda value, inst: make(value))
 
@@ -267,7 +267,9 @@ def _channel(said: attr.Said, name: str) -> int | None:
 
 
 def channel_handle(channel: int, kind: int = 1) -> mlir.StructAttr:
-    """The handle of a channel between devices, or of a transfer to (type 2) or from (type 3) the host."""
+    """The handle of a channel. `kind` is 1 between devices, 2 for a transfer to the host, 3 for one from the
+    host.
+    """
     return mlir.StructAttr("channel_handle", {"handle": channel, "type": kind})
 
 

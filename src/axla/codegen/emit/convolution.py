@@ -36,8 +36,8 @@ from axla.kernels.convolution import MOST_WRITTEN, ConvolutionPlan, panels_under
 UNROLL = 8
 """The largest number of steps of a sum that are unrolled."""
 WRITTEN = 320
-"""The largest number of instructions after the sums of a tile that are unrolled; more are written as a
-loop.
+"""If at most so many instructions compute the results of a tile from its sums, they are written unrolled;
+more are written as a loop.
 """
 
 WindowPosition = tuple[AnyIndex, ...]

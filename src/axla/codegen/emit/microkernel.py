@@ -82,7 +82,9 @@ def _places(sums: Sums, tile: Tile) -> Iterator[tuple[Ssa, int]]:
 def _multiply(
     sums: Sums, tile: Tile, lhs: Factor, rhs: Factor, depths: Sequence[int], start: Sequence[Value]
 ) -> Sequence[Value]:
-    """Computes the sums of the tile, rows outermost, by the loop over k. `start`: their initial values."""
+    """Computes the sums of the tile, rows outermost, by the loop over k. `depths` are the possible values of
+    k; `start` has the initial values of the sums.
+    """
     f, parts = sums.f, sums.parts
 
     def sides(index: Ssa) -> tuple[tuple[Factor, Ssa], tuple[Factor, Ssa]]:

@@ -142,7 +142,7 @@ class Matrix:
         return f.add(f.mul(row, self.stride), column)
 
     def load(self, row: Ssa | int, column: Ssa | int, lanes: int) -> Value:
-        """Loads elements of a row, in the type of the sums."""
+        """Loads `lanes` elements of row `row`, from element `column` on, in the type of the sums."""
         word = self.sums.spec.word
         if word > 1 and self.down:
             return self._words(self.sums.f.mul(row, word), column, word, lanes)

@@ -71,7 +71,9 @@ _ELEMENTS = (
 
 
 def tensor(sizes: tuple[int, ...], element: mlir.Type, encoding: Any = None) -> mlir.TensorType:
-    """Makes a ranked tensor type; raises BadBytes if a tensor cannot have such elements."""
+    """Makes a ranked tensor type; `sizes` are as `shape` takes them. Raises BadBytes if a tensor cannot have
+    such elements.
+    """
     if not isinstance(element, _ELEMENTS):
         raise BadBytes(f"a tensor cannot have elements of the type {element}")
     return mlir.TensorType(shape(sizes), element, encoding)
@@ -98,7 +100,7 @@ def dense(kind: mlir.Type, data: bytes) -> mlir.DenseElements:
 
 
 def dense_array(element: mlir.Type, count: int, data: bytes) -> mlir.DenseArray:
-    """Makes a dense array attribute from its bytes."""
+    """Makes a dense array attribute from the bytes of its `count` elements."""
     held = storage(element)
     if len(data) != count * held.itemsize:
         raise BadBytes(f"{len(data)} bytes for {count} elements of {element}")

@@ -112,7 +112,9 @@ def _entry(exporter: Exporter) -> mlir.Operation:
 
 
 def _argument(exporter: Exporter, parameter: int, index: tuple[int, ...]) -> int:
-    """The number of the argument of @main for a leaf of a parameter."""
+    """The number of the argument of @main for a leaf of parameter `parameter`; `index` is the leaf's tuple
+    index.
+    """
     shapes = [p.shape for p in exporter.module.entry.parameters]
     before = sum(1 for s in shapes[:parameter] for _ in s.leaves())
     return before + leaf_number(shapes[parameter], index)

@@ -27,6 +27,6 @@ def declared_call(scope: ExportScope, inst: Instruction, op: Op) -> Tree:
 
 
 def typed_call(scope: ExportScope, inst: Instruction, target: str, config: dict[str, Any]) -> Tree:
-    """Makes a custom call of the typed FFI, whose configuration is a dictionary."""
+    """Makes a custom call of `target` by the typed FFI, with the dictionary `config` as its configuration."""
     said = {"call_target_name": target, "api_version": number(4, I32), "backend_config": config}
     return scope.add("stablehlo.custom_call", scope.ones(inst), inst.shape, said)

@@ -40,8 +40,8 @@ def known_value(value: mlir.Attribute, type_: mlir.Type) -> np.ndarray | None:
 
 
 def _followed(size: int, kind: np.dtype | None) -> bool:
-    """Whether values of this size and type are folded. Of floats only single ones are, since more are data,
-    not sizes.
+    """Whether arrays of `size` elements of the type `kind` are folded. Of floats only single numbers are,
+    since arrays of floats are data, not sizes.
     """
     return kind is not None and size <= (1 if kind.kind == "f" else LARGEST)
 

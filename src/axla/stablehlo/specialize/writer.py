@@ -114,7 +114,7 @@ class Writer(Builder):
         return found
 
     def written(self, held: Held) -> mlir.Value:
-        """Returns a value as an MLIR value: a known one is a constant in this block or an enclosing one."""
+        """Returns a value as an MLIR value; a known value is a constant in this block or an enclosing one."""
         if isinstance(held, mlir.Value):
             return held
         for constants in reversed(self.constants):
@@ -369,8 +369,8 @@ def _results(
 
 
 def _joined(written: mlir.Type, branches: list[mlir.Type]) -> mlir.Type:
-    """The common type of the results of branches: a size that is bounded in some branch has the bound of the
-    first such branch.
+    """The type of a result of branches, whose written type may have open sizes. A size that is bounded in
+    some branch has the bound of the first such branch; any other one is that of the first branch.
     """
     if not isinstance(written, mlir.TensorType) or not is_open(written):
         return written

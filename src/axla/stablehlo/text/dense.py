@@ -33,7 +33,9 @@ class BadElements(ValueError):
 
 
 def decode(payload: str, element: mlir.Type, shape: tuple[int, ...]) -> np.ndarray:
-    """Parses elements of a type; returns an array of this shape, or of shape () for a splat."""
+    """Parses elements of a type from the text `payload`; returns an array of this shape, or of shape () for a
+    splat.
+    """
     kind = mlir.stored(element)
     if payload.startswith('"0x') and payload.endswith('"'):
         try:
@@ -98,8 +100,8 @@ def _numbers(flat: str, kind: DType, element: mlir.Type | None = None) -> np.nda
 
 
 def integers(flat: str, bits: int, sign: str) -> np.ndarray:
-    """Parses integers of this many bits. In a signless type, positive numbers may use the sign bit: 255 :
-    i8.
+    """Parses the integers in `flat`, separated by commas, for a type of `bits` bits; `sign` is as in
+    IntegerType. In a signless type, positive numbers may use the sign bit: 255 : i8.
     """
     if not _INTEGERS.fullmatch(flat):
         wanted = "integers" if bits > 1 else "true or false"

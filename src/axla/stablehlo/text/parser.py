@@ -136,7 +136,8 @@ class Parser(Operations):
 
     def _metadata_entry(self, level: int, kept: bool) -> None:
         """Reads `name: {...}` for a section (level 0) or a dialect in it (level 1), `name: value` for an
-        entry of a dialect.
+        entry of a dialect (level 2). Values are stored as resources if `kept` and the section is
+        `dialect_resources`.
         """
         name = self.key()
         self.expect(":")

@@ -137,7 +137,9 @@ class TypeReader(MlirCursor):
         return mlir.TensorType(shape, element, encoding)
 
     def _memory(self, word: str, begin: int) -> mlir.Type:
-        """Reads `memref<4xf32>`. Vectors, and memrefs with layouts or memory spaces, are kept as text."""
+        """Reads `memref<4xf32>`, or another type that begins with `word` at the offset `begin`. Vectors, and
+        memrefs with layouts or memory spaces, are kept as text.
+        """
         at = self.start
         if word == "memref" and not _UNRANKED.match(self.text, self.end):
             shape = self.shape()

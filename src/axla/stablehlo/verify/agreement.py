@@ -58,8 +58,9 @@ def _values(
 
 
 def _spread(subject: Subject, what: str, count: int, wanted: Sequence[ValueRecord]) -> Sequence[ValueRecord]:
-    """The declaration of each value. Variadic declarations stand for equal numbers of values, or for those in
-    the segment sizes of the operation.
+    """The declaration of each of `count` values, in order, from the declarations `wanted`. Variadic ones
+    stand for equal numbers of values, or for the numbers in the operation's segment sizes. `what` is
+    "operand" or "result".
     """
     variadic = [value for value in wanted if value.variadic]
     single = len(wanted) - len(variadic)

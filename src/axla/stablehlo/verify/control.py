@@ -19,7 +19,7 @@ _IN_ASYNC = frozenset({
 
 
 def _match(s: Subject, rule: str, message: str, wanted: list[Facts], found: list[Facts]) -> None:
-    """Checks that types fit one by one."""
+    """Checks that the types `wanted` and `found` fit one by one."""
     if len(wanted) != len(found) or not all(map(types_fit, wanted, found)):
         s.fail(rule, message, *["(" + ", ".join(map(str, facts)) + ")" for facts in (wanted, found)])
 

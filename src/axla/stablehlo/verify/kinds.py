@@ -212,7 +212,7 @@ class TypeKind:
 
 @cache
 def kind(code: str) -> TypeKind:
-    """The set of types for some letters; see the module's docstring."""
+    """The set of types for the letters `code`; see the module's docstring."""
     letters = re.sub(r"[^a-zA-Z]", "", code)
     bits = sum({_BITS[single] for letter in letters for single in _EXPANDED.get(letter, letter)})
     rank = re.search(r"\d", code)

@@ -80,7 +80,7 @@ class WindowFacts:
     padding: Sequence[int]
 
     def count(self, base: int | None) -> int | None:
-        """The number of window positions in a dimension of this size."""
+        """The number of window positions in a dimension of the size `base`; None if that is unknown."""
         if base is None or self.size is None:
             return None
         dilated = (base - 1) * self.base_dilation + 1 if base else 0

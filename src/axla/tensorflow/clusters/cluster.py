@@ -92,8 +92,8 @@ class ClusterExecutable:
         return self.compiled.execute([array for n, array in enumerate(arrays) if n not in self.constant])
 
     def _sizes(self, given: Sequence[Shape | np.ndarray]) -> set[int]:
-        """The numbers of the inputs from which dynamic sizes are computed, if all these inputs are few
-        integers; else none.
+        """The numbers of the inputs from which dynamic sizes are computed; none if one of these inputs may be
+        data, as it is not a small array of integers.
         """
         found = needed_first([self.module.entry.root], lambda inst: inst.operands)
         numbers = parameters_of(inst.operands[1] for inst in found if inst.opcode == "set-dimension-size")

@@ -71,7 +71,10 @@ def _where(mark: Mark) -> tuple[str, str]:
 
 
 def _is_worth(group: Collection[str], graph: Graph, marks: Mapping[str, Mark], minimum: int) -> bool:
-    """Whether a group is large enough for a cluster."""
+    """Whether a group is worth a cluster. It must compute something, and have `minimum` nodes, or one with
+    many nodes in its functions, or one that the user asked for. A group with a node that must be compiled is
+    always a cluster.
+    """
     nodes = [graph.nodes[name] for name in group]
     computes = any(node.types and node.op != "Const" for node in nodes)
     enough = sum(node.op not in _TRIVIAL for node in nodes) >= minimum

@@ -239,8 +239,9 @@ def _layer(layer: Any) -> Any:
 
 
 def _steps(model: Any, kind: str) -> None:
-    """Makes the steps of `fit`, `evaluate` or `predict` clusters: a new one whenever Keras creates its step
-    function, so that it uses the optimizer and loss of the last `compile`.
+    """Makes the steps of `fit`, `evaluate` or `predict` (the kind is train, test or predict) clusters: a new
+    one whenever Keras creates its step function, so that it uses the optimizer and loss of the last
+    `compile`.
     """
     step, make = getattr(model, f"{kind}_step"), getattr(model, f"make_{kind}_function")
 

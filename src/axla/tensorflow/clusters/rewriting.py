@@ -397,7 +397,9 @@ class Rewriter:
 
 
 def _at_fault(program: Any) -> set[str]:
-    """The node that could not be compiled; all nodes, where it is not known."""
+    """The name of the node for which `program` could not be compiled; the names of all its nodes if that one
+    is not known.
+    """
     needed = program.graph.needed(program.outputs, cut=program.inputs)
     nodes = {node.name for node in needed if not _is_shared(node)}
     named = re.match(r"node '([^']+)'", program.refused)
@@ -405,7 +407,9 @@ def _at_fault(program: Any) -> set[str]:
 
 
 def _check(node: Node, mark: Mark, reason: str) -> None:
-    """Raises UnsupportedError for a node that must be compiled but cannot be."""
+    """Raises UnsupportedError for a node that must be compiled but cannot be: for `reason`, which is empty if
+    it can, or because there is no such GPU.
+    """
     if _is_on_gpu(node):
         try:
             get(GPU).client.device_put(0)
@@ -485,7 +489,9 @@ def _off_xla(proto: Proto) -> Proto:
 
 
 def _renamed(value: Any, names: Mapping[str, str]) -> Any:
-    """A part of a message in which references to functions are renamed."""
+    """A part of a message in which references to functions are renamed: `names` has the new names by the old
+    ones.
+    """
     if isinstance(value, list):
         return [_renamed(each, names) for each in value]
     if not isinstance(value, dict) or not names:

@@ -82,7 +82,9 @@ def _chosen(step: XlaOp, scores: XlaOp, chosen: XlaOp, overlap: XlaOp, *corners:
 
 
 def _overlaps(corners: Sequence[XlaOp], others: Sequence[XlaOp]) -> XlaOp:
-    """The intersection of boxes divided by their union; 0 where a box has no area."""
+    """The areas of the intersections of boxes, `corners` with `others`, divided by those of their unions; 0
+    where a box has no area.
+    """
     areas = [(box[1] - box[0]) * (box[3] - box[2]) for box in (corners, others)]
     sides = [
         ops.Max(ops.Min(corners[k + 1], others[k + 1]) - ops.Max(corners[k], others[k]), 0) for k in (0, 2)

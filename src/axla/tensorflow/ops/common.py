@@ -67,8 +67,8 @@ def taken(value: XlaOp, dim: int, places: np.ndarray) -> XlaOp:
 
 
 def require(call: OpCall, truth: XlaOp, message: str) -> None:
-    """Raises VerifyError if a condition is known to be false. If its value is not known, adds a check to the
-    program: a run in which the condition is false fails with the message.
+    """Raises VerifyError if the condition `truth` is known to be false. If its value is not known, adds a
+    check to the program: a run in which the condition is false fails with the message.
     """
     known = call.scope.known(truth)
     if known is not None:
@@ -78,7 +78,7 @@ def require(call: OpCall, truth: XlaOp, message: str) -> None:
 
 
 def lowest(like: XlaOp) -> XlaOp:
-    """The lowest number of a type: -infinity where there is one."""
+    """The lowest number of the type of `like`: -infinity where there is one."""
     return like.builder.constant(neutral("Max", like.dtype))
 
 

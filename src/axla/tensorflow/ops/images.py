@@ -123,8 +123,8 @@ def _resized_grad(call: OpCall, gradient: XlaOp, images: XlaOp) -> XlaOp:
 
 
 def _put_back(value: XlaOp, dim: int, size: int, at: ResizePositions) -> XlaOp:
-    """For each position along a dimension of the size `size`, the weighted sum of the elements of which it is
-    a source.
+    """The reverse of a resize along dimension `dim`, from `size` elements: for each of these, the sum of the
+    resized elements of which it is a source, by their weights in `at`.
     """
     indices, updates = at.low, value
     if np.any(at.weight):

@@ -166,8 +166,8 @@ def _combined(opcode: str, value: XlaOp) -> XlaOp:
 
 @lowering("TridiagonalMatMul")
 def _tridiagonal_product(call: OpCall, upper: XlaOp, main: XlaOp, lower: XlaOp, right: XlaOp) -> XlaOp:
-    """The products of tridiagonal matrices with the matrices `right`. Each diagonal is given as a row of `n`
-    numbers.
+    """The products of tridiagonal matrices with the matrices `right`. The diagonals `upper`, `main` and
+    `lower` are rows of `n` numbers each.
     """
     dims = right.dims
     _check_matrices(call, right)

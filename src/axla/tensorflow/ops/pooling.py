@@ -106,7 +106,7 @@ def _first_largest(x: XlaOp, other: XlaOp, steps: list[windows.WindowSteps]) -> 
 
 def _mean(call: OpCall, value: XlaOp, dims: Sequence[int], steps: list[windows.WindowSteps]) -> XlaOp:
     """Divides the sums of windows by the number of elements that each window has inside images of shape
-    `dims`.
+    `dims`; `steps` has the window of each dimension.
     """
     counts = np.ones((), np.int64)
     for size, s in zip(dims, steps, strict=True):

@@ -318,7 +318,9 @@ def _stateful(call: OpCall, variable: Variable, algorithm: XlaOp, shape: XlaOp, 
 
 @lowering("RngSkip", "RngReadAndSkip")
 def _skip(call: OpCall, variable: Variable, algorithm: XlaOp, delta: XlaOp) -> XlaOp | None:
-    """Advances the counter in a variable; returns the old contents of the variable, as three elements."""
+    """Advances the counter in a variable by `delta` steps of 256. Returns the old contents of the variable,
+    as three elements; None for RngSkip, which has no result.
+    """
     before, source = _stored(call, variable, algorithm)
     of_rank(call, delta, 0, "delta")
     step = ops.Reshape(ops.BitcastConvertType(delta, U64) * np.uint64(_PER_SKIP), [1])

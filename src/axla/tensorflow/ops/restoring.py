@@ -31,7 +31,7 @@ def _restore(call: OpCall, prefix: GraphValue, names: np.ndarray, parts: np.ndar
 
 @lowering("Restore", "RestoreSlice")
 def _restore_one(call: OpCall, pattern: GraphValue, *texts: np.ndarray) -> np.ndarray:
-    """The tensor that the first of `texts` names, or its slice that the second text describes."""
+    """The tensor that the first of `texts` names, or the slice of it that the second text describes."""
     name, part = [text.reshape(-1)[0] for text in (*texts, np.array(b"", object))][:2]
     return _tensor(call, name, part, call["dt"])
 

@@ -66,7 +66,7 @@ def _where(call: OpCall, value: XlaOp) -> XlaOp:
 
 @lowering("ListDiff")
 def _list_diff(call: OpCall, value: XlaOp, others: XlaOp) -> list[XlaOp]:
-    """The elements of a vector that do not occur in another one, and their positions."""
+    """The elements of a vector that do not occur in `others`, and the positions of these elements."""
     of_rank(call, value, 1, "x")
     of_rank(call, others, 1, "y")
     if not value.dims[0]:

@@ -39,7 +39,7 @@ def edges(call: OpCall, value: XlaOp, count: int, what: str = "paddings") -> lis
 
 
 def padded(value: XlaOp, pads: Sequence[tuple[int, int]], number: XlaOp | None = None) -> XlaOp:
-    """The array padded with a number, or with zeros."""
+    """The array padded with `number`, by default zero; `pads` has (before, after) for each dimension."""
     number = ops.Zero(value.builder, value.dtype) if number is None else number
     return ops.Pad(value, number, [(low, high, 0) for low, high in pads])
 
