@@ -177,7 +177,7 @@ class _Walk:
 
     def computation(self, computation: Computation, depth: int) -> Iterator[Iterator]:
         """Walks a computation whose parameters already have values; yields the walks of the computations that
-        it calls.
+        it calls. `depth` is the number of loops around it.
         """
         flow = self.flow
         for inst in schedule_of(computation):

@@ -126,7 +126,9 @@ def is_scalar_region(computation: Computation, limits: Limits) -> bool:
 
 
 def _summary(computation: Computation, limits: Limits) -> tuple[int | None, tuple[Instruction, ...]]:
-    """The cost of a computation without called regions, and its control instructions."""
+    """The cost of a computation without the regions that it calls, None if an instruction is not tiny; and
+    the instructions that call regions (loops, branches, calls).
+    """
     return computation.fact(("region cost", limits), lambda c: _summed(c, limits))
 
 

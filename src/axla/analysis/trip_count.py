@@ -121,7 +121,7 @@ def _trips_of(
 
 
 def _plain(inst: Instruction) -> Instruction:
-    """The value that copies and reshapes of one element pass on."""
+    """The value before all copies and reshapes of one element that end at `inst`."""
     while inst.op.keeps_order:
         source, shape = inst.operands[0].shape, inst.shape
         if not isinstance(source, Shape) or not isinstance(shape, Shape):

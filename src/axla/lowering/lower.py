@@ -71,7 +71,9 @@ def is_computed(op: Op) -> bool:
 
 
 def lower(module: Module, buffers: Buffers, target: Target, choose: Choose | None = None) -> Program:
-    """Lowers a module after the CPU pipeline to a program. `choose` may replace the plans of kernels."""
+    """Lowers a module, on which the CPU pipeline has run, to a program in the memory `buffers`. `choose` may
+    replace the plans of kernels.
+    """
     _check_nesting(module)
     return _Lowering(module, buffers, target, choose).program()
 

@@ -48,7 +48,7 @@ class DefinedValues:
         return self.define_flow(found, shape, place)
 
     def define_flow(self, found: LiveArray, shape: Shape, place: BufferSlice | None) -> ArrayValue:
-        """Defines a value of dataflow: gives it a unique name and its memory."""
+        """Defines a value of dataflow: gives it a unique name, and the memory `place` (None: registers)."""
         name = found.inst.name if isinstance(found.inst.shape, Shape) else f"{found.inst.name}.{found.leaf}"
         value = self._known[find(found)] = ArrayValue(self._names.claim(name), shape, place)
         return value

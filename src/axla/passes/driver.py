@@ -62,8 +62,8 @@ def run(
     module: Module, steps: Sequence[Step], target: Target | None = None, *,
     name: str = "passes", flags: Flags | None = None,
 ) -> None:  # fmt: skip
-    """Runs the passes of a pipeline on a module. Raises InvalidArgument if a pass needs a target and `target`
-    is None.
+    """Runs the passes of a pipeline on a module. `name` is the pipeline's name in timings and dumps; `flags`
+    are by default the current flags. Raises InvalidArgument if a pass needs a target and `target` is None.
     """
     runner = _Runner(module, target, name, flags or flag_values.current(), tuple(flat(steps)))
     runner.check_names()

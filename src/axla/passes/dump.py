@@ -42,8 +42,9 @@ def path_of(module: Module, suffix: str, flags: Flags | None = None) -> str:
 
 
 def write_text(module: Module, suffix: str, text: str | bytes, flags: Flags | None = None) -> str:
-    """Writes a text or bytes (LLVM IR, assembly, a Program...) to a dump file of a module. Returns the path,
-    or "" if no dump is wanted. With `--xla_dump_to=-` a text is printed instead, and bytes are ignored.
+    """Writes a text or bytes (LLVM IR, assembly, a Program...) to a dump file of a module, whose name ends
+    with `suffix` (see `path_of`). Returns the path, or "" if no dump is wanted. With `--xla_dump_to=-` a text
+    is printed instead, and bytes are ignored.
     """
     flags = flags or flag_values.current()
     if not wanted(module, flags):
@@ -63,7 +64,8 @@ def write_text(module: Module, suffix: str, text: str | bytes, flags: Flags | No
 
 
 def write_module(module: Module, stage: str, flags: Flags | None = None) -> str:
-    """Writes a module in the formats that the flags select. Returns the path of the text, or "" if none was
+    """Writes a module in the formats that the flags select; `stage` names the stage of compilation in the
+    file names. `flags` are by default the current flags. Returns the path of the text, or "" if none was
     written.
     """
     flags = flags or flag_values.current()

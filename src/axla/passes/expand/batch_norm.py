@@ -42,7 +42,7 @@ class _Batch:
         return ops.BroadcastInDim(x, self.x.dims, [self.feature])
 
     def sum(self, x: XlaOp) -> XlaOp:
-        """Sums over all dimensions but the feature dimension."""
+        """Sums `x` over all dimensions but the feature dimension."""
         return ops.Reduce(x, number(x, 0), combiner("Add", x.dtype), self.reduced) if self.reduced else x
 
     def deviation(self, variance: XlaOp) -> XlaOp:

@@ -53,8 +53,8 @@ def _elementwise(inst: Instruction, operands: Sequence[Sized]) -> Sized:
 
 
 def _bitcast_convert(inst: Instruction, operands: Sequence[Sized]) -> Sized:
-    """Adds a dimension if elements are divided into parts, or removes the last one if parts are joined to
-    elements.
+    """Handles a bitcast-convert. Sizes are those of the operand, with a dimension added if elements are
+    divided into parts, or with the last one removed if parts are joined to elements.
     """
     (x,) = operands
     new = again(inst, [x.data])
@@ -120,7 +120,7 @@ def _slice(inst: Instruction, operands: Sequence[Sized]) -> Sized:
 
 
 def _dynamic_update_slice(inst: Instruction, operands: Sequence[Sized]) -> Sized:
-    """Keeps the old elements where the update is not valid."""
+    """Handles a dynamic-update-slice: keeps the old elements where the update is not valid."""
     x, update, *starts = operands
     numbers = [s.data for s in starts]
     mask = update.mask(range(len(update.sizes)))

@@ -28,7 +28,9 @@ a program does not grow with its data.
 
 
 def fft_expander(module: Module) -> None:
-    """Replaces transforms that have a length with a large prime factor."""
+    """Replaces Fourier transforms that have a length with a large prime factor by convolutions of other
+    lengths.
+    """
     expand(module, "fft-expander", {Fft: _expanded})
 
 

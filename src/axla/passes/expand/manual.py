@@ -51,8 +51,8 @@ def has_whole_arrays(module: Module) -> bool:
 
 
 def manual_partitioning(module: Module, found: Propagation) -> None:
-    """Gives parameters and results the shapes of one partition's parts. `found`: the propagated shardings of
-    this module or of its original.
+    """Gives parameters and results the shapes of one partition's parts. `found` has the propagated shardings
+    of this module, or of the module that it is a copy of.
     """
     shardings = Shardings(module)
     # Functions with regions are inlined, so that parts can be passed from one region to another.

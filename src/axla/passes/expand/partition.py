@@ -363,7 +363,9 @@ def _combiner(inst: Instruction) -> type[Op] | None:
 
 
 def _local(inst: Instruction, operands: list[Instruction], shape: AnyShape) -> Op:
-    """The op for parts: attributes that are sizes of whole arrays are replaced by sizes of the parts."""
+    """The op of `inst` for parts: attributes that are sizes of whole arrays are replaced by sizes of the
+    parts. `operands` are parts, `shape` is the shape of the result's part.
+    """
     op: Any = inst.op
     if isinstance(op, CustomCall):
         return op

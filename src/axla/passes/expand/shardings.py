@@ -55,8 +55,8 @@ class Shardings:
         return inst.extra.sharding or (self.of_shardy(text) if text is not None else None)
 
     def said(self, inst: Instruction) -> Sharding | None:
-        """Like `told`, but without named axes: as tiles. At the boundary of a region, only the region's
-        manual axes count.
+        """Like `told`, but returns tiles instead of named axes. At the boundary of a region, only the
+        region's manual axes count.
         """
         found, axes = self.told(inst), dict(inst.extra.frontend_attributes).get(MANUAL_AXES)
         if found is None or not isinstance(inst.shape, Shape):

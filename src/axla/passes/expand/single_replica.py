@@ -26,7 +26,7 @@ from axla.passes.expand.expander import Expansion, converted, expand, full, pack
 
 def collectives_removal(module: Module) -> None:
     """Removes asynchronous copies and domains, and collectives of one participant. For several participants,
-    makes the start and done forms that `async-unwrapper` has left synchronous.
+    replaces the start and done forms that `async-unwrapper` has kept by synchronous collectives.
     """
     alone = module.config.replica_count * module.config.num_partitions == 1
     for kinds in (_HALVES, _IN_PLACE, _ALONE if alone else _TOGETHER):

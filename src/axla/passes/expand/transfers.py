@@ -146,7 +146,7 @@ def _own_sends(computation: Computation) -> SendOfReceive:
 
 
 def _lone_sends(module: Module) -> Iterator[Instruction]:
-    """Yields sends on channels on which nothing is received: only their `done` remains."""
+    """Yields sends on channels on which nothing is received, so that their data is not needed."""
     every = [inst for computation in module.computations for inst in computation.instructions]
     received = {inst.op.channel_id for inst in every if isinstance(inst.op, hlo.Recv)}
     for inst in every:

@@ -99,7 +99,9 @@ def split(size: int, block: int) -> int:
 
 
 def batched(x: XlaOp, dtype: DType) -> XlaOp:
-    """Matrices with all leading dimensions merged to one, and with elements of at least 32 bits."""
+    """Matrices with all leading dimensions merged to one. Their elements have the type `dtype`, or f32 if
+    that has fewer than 32 bits.
+    """
     wide = typed(x, dtype if dtype.bits >= 32 else F32)
     return ops.Reshape(wide, (prod(x.dims[:-2]), *x.dims[-2:]))
 
@@ -138,7 +140,7 @@ def _substituted(a: Triangle, b: XlaOp, solve_part: Solver) -> XlaOp:
 
 
 def _by_rows(a: DiagonalBlock, b: XlaOp) -> XlaOp:
-    """Solves a x = b row by row: each solved row is subtracted from the rows below."""
+    """Solves a x = b row by row: multiples of each solved row are subtracted from the rows below."""
 
     def step(at: XlaOp, matrix: XlaOp, x: XlaOp) -> Sequence[XlaOp]:
         rows, found = mx.indices(x, 1), mx.row(x, at)

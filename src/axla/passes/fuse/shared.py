@@ -30,8 +30,8 @@ class _Kernel:
 
 
 def fusion_deduplicator(module: Module, target: Target) -> None:
-    """Makes fusions that differ only in factors and terms share one computation: those constants become
-    operands.
+    """Makes fusions whose computations differ only in constant factors and terms share one computation. These
+    constants become operands.
     """
     session = rewrite.current_session()
     for kernels in _alike(module):

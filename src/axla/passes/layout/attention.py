@@ -134,7 +134,7 @@ class _Chain:
         return 0 < self.block < size and again <= READ_AGAIN * self.block * each
 
     def replace(self) -> Computation:
-        """Replaces the dot by a loop; returns the body of the loop."""
+        """Replaces the second dot by a loop. Returns the body of the loop."""
         product, computation = self.product, self.product.computation
         module, extra = computation.module, Extra(location=product.extra.location)
         made = [inst for inst in self.cut if inst not in self.inner and _is_made(inst)]

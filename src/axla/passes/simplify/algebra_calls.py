@@ -75,7 +75,9 @@ def map_of_elementwise(root: Instruction, *operands: Instruction) -> Rewritten:
 
 
 def is_elementwise(body: Computation, operands: Sequence[Instruction]) -> bool:
-    """Whether a computation on scalars consists of at most LONGEST instructions, all elementwise."""
+    """Whether a computation on scalars consists of at most LONGEST instructions, all elementwise. False also
+    if a complex operand belongs to a real parameter, or the reverse.
+    """
     pairs = zip(body.parameters, operands, strict=True)
     return (
         len(body.instructions) <= LONGEST

@@ -192,8 +192,9 @@ def _order(
 
 
 def _is_line(places: tuple[tuple[int, ...], ...], indices: Instruction, vector_dim: int) -> bool:
-    """Whether indices select along a single dimension of the operand, and all dimensions of their array have
-    size 1, except for one and `vector_dim`.
+    """Whether index vectors select along a single dimension of the operand, without batching dimensions, and
+    lie along a single dimension of `indices`: all its other dimensions but `vector_dim` have size 1.
+    `places`: see `hlo.indexing.Places`.
     """
     dims = shape_of(indices).dims
     long = [d for d, n in enumerate(dims) if n != 1 and d != vector_dim]

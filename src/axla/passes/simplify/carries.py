@@ -71,7 +71,7 @@ def only_elements(value: Instruction) -> bool:
 
 
 def is_passed(inst: Instruction, number: int) -> bool:
-    """Whether the body passes the element with this number on unchanged."""
+    """Whether the body of the while `inst` passes element number `number` on unchanged."""
     op = op_of(inst, While)
     value, first = op.body.root.operands[number], inst.operands[0].operands[number]
     if type(value.op) is GetTupleElement:

@@ -133,7 +133,9 @@ def _against_order(loop: Loop, effectful: Container[Computation]) -> list[tuple[
 
 
 def _transposed(product: Instruction, side: int) -> Instruction:
-    """Makes a dot read its matrix with the contracting dimensions first. Returns the transposed matrix."""
+    """Makes a dot read its operand number `side`, a matrix, with the contracting dimensions first. Returns
+    the transposed matrix.
+    """
     body, op = product.computation, op_of(product, hlo.Dot)
     matrix, other = product.operands[side], product.operands[1 - side]
     pairs = [(pair[side], pair[1 - side]) for pair in op.pairs]

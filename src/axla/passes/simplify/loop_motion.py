@@ -62,8 +62,9 @@ def carried(loop: Loop, moved: list[Instruction], effectful: set[Computation]) -
 
 @dataclass(slots=True)
 class Invariants:
-    """The invariant values of a loop body with their cost: `work` counts operations on elements, `largest` is
-    the size in bytes of the largest array that is read.
+    """The invariant values of a loop body with their costs. For each value, `work` is the number of
+    operations on elements that compute it, and `largest` the size in bytes of the largest array that is read
+    for that.
     """
 
     work: dict[Instruction, int] = field(default_factory=dict)
