@@ -150,7 +150,7 @@ class CompiledLibrary:
 
     @property
     def constants_place(self) -> str:
-        """The name of the file that has the constants, for comments."""
+        """The name of the file that holds the constants, as the header and the size report print it."""
         if self.weights is Weights.OBJECT:
             return f"{self.prefix}.o"
         return f"{self.prefix}{'_weights.o' if self.weights is Weights.SEPARATE else '.weights'}"

@@ -184,7 +184,7 @@ def _program(module: Module, target: CpuTarget, pool: dict[Literal, int], allow_
     double = None if allow_libgcc or target.has_double else double_arithmetic(module)
     stand_alone(module)
     optimize(module, target)
-    if double is not None and double_arithmetic(module) is not None:  # some remains after optimization
+    if double is not None and double_arithmetic(module) is not None:  # optimization left f64 arithmetic
         message = f"{double}: target {target.name} has no f64 arithmetic; use f32, or allow_libgcc"
         raise UnsupportedError(message)
     return program_of(module, target, pool, tuner(module, target))

@@ -164,8 +164,8 @@ class _Builder:
         return LeafAddress(RESULT, number, stride=prod(dims) * dtype.itemsize)
 
     def over(self, operand: int, number: int, dtype: DType, *dims: int) -> LeafAddress:
-        """The address of result `number`, which is first set to a copy of an operand. `dtype` and `dims` are
-        the element type and the sizes that both must have in each matrix of the batch.
+        """Returns the address of result `number`, and records that the result is first set to a copy of the
+        operand. Both must have the element type `dtype` and, after the batch dimensions, the sizes `dims`.
         """
         self.operand(operand, dtype, *dims)
         self.copies.append((operand, number))

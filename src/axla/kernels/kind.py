@@ -65,7 +65,7 @@ class Kind:
     fusion: ClassVar[FusionKind] = FusionKind.LOOP
     """The kind of its fusions. OUTPUT: users of its hero are computed where the hero's result is stored."""
 
-    # -- what fusion asks about an instruction whose op is one of `heroes` --
+    # -- decisions of fusion about an instruction whose op is one of `heroes` --
 
     @classmethod
     def form(cls, inst: Instruction, limits: Limits) -> Form | None:
@@ -132,7 +132,7 @@ class Kind:
         """
         return ()
 
-    # -- what dataflow and code generation ask --
+    # -- matching, planning and code generation --
 
     @classmethod
     def match(cls, body: KernelBody, limits: Limits) -> Self | None:

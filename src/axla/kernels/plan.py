@@ -92,8 +92,9 @@ class KernelTask:
     in_place: tuple[tuple[int, int], ...]
 
     def cost(self, target: Target) -> int:
-        """The estimated operations for one element of the kernel's index space: loads and stores, combining
-        steps of reductions, and arithmetic, of which vectors do several elements at once.
+        """Estimates the operations for one element of the kernel's index space: 1 for loads and stores, 2 for
+        each reduce, and those of the elementwise ops. The last are divided by half of the lanes of a vector,
+        which computes several elements at once.
         """
         folds = computed = 0
         for inst in self.computation.instructions:

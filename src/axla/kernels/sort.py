@@ -273,11 +273,12 @@ def _same_function(a: Instruction, b: Instruction) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class TopKPlan(Plan):
-    """The plan of the `k` first elements of each of `lines` lines of `length` elements; one heap serves
-    `per_piece` lines.
+    """The plan of a topk: the `k` largest (or smallest) elements of each of `lines` lines of `length`
+    elements.
 
-    If thread blocks select, each has local memory for `tile` candidates. A line is divided into `pieces`: the
-    first phase selects from each piece, the second one from the results.
+    If single threads select, `tile` is 0, and each step handles `per_piece` whole lines with one heap. If
+    thread blocks select, each has local memory for `tile` candidates, and a line is divided into `pieces`
+    pieces: the first phase selects from each piece, the second one from the results of the first.
     """
 
     lines: int

@@ -185,8 +185,8 @@ def _rows(
 
 
 def _on_several_devices(module: Module, options: argparse.Namespace) -> bool:
-    """Whether each device has its own inputs and results. Whole arrays that are partitioned are one set for
-    all devices.
+    """Whether each device has its own inputs and results. Otherwise all devices share one set; that of a
+    partitioned program consists of whole arrays.
     """
     if options.processes:
         return True

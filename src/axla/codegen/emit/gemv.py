@@ -58,7 +58,7 @@ class Gemv(Product):
             (self.columns if cut.method == "columns" else self.rows)(first, end)
             self.finish(batch, first, end)
 
-    # -- l contiguous ---------------------------------------------------------------------------------------
+    # -- the method `columns`: l is contiguous --------------------------------------------------------------
 
     def columns(self, first: Ssa, end: Ssa) -> None:
         """Computes the sums of columns [first, end): slot j of the strip has column first + j, except for the
@@ -98,7 +98,7 @@ class Gemv(Product):
                 chains[step % 2] = self.multiply_add(factor, element, chains[step % 2])
             self.store(self.add(*chains) if count > 1 else chains[0], self.strip, slot, self.planes)
 
-    # -- k contiguous ---------------------------------------------------------------------------------------
+    # -- the method `rows`: k is contiguous -----------------------------------------------------------------
 
     def rows(self, first: Ssa, end: Ssa) -> None:
         """Computes the sums of rows [first, end), a tile of rows at a time; the last tile overlaps the one

@@ -100,7 +100,7 @@ class TileSide:
         major, minor = f.udiv(vector, per_line), f.mul(f.urem(vector, per_line), staging.lanes)
         x, k = (major, minor) if staging.along_k else (minor, major)
         at = f.add(self.first, x)
-        if self.total % staging.extent:  # beyond the edge, other elements are read; their sums are not used
+        if self.total % staging.extent:  # loads beyond the edge are clamped; the sums there are not used
             at = f.smin(at, self.total - (1 if staging.along_k else staging.lanes))
         return _Slot(self.operand.across(at), k, self.product.placed(staging, x, k))
 

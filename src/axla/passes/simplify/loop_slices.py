@@ -167,9 +167,9 @@ a field for its result shape, that is still the shape of a single trip.
 
 
 def _of_whole(inst: Instruction, taken: Taken, sliced: list[bool]) -> _Found:
-    """The op that computes an instruction for all trips at once, with the position of the dimension of the
-    trips in its result; None if there is none. `sliced` says which operands are slices; `taken` is the slice
-    that these are.
+    """Returns (position, op): `op` computes `inst` for all trips at once, and dimension `position` of its
+    result counts the trips. Returns None if there is no such op. `sliced` has True for each operand that is a
+    slice of a whole array; `taken` describes this slice, which is the same for all of them.
     """
     op, shape = inst.op, shape_of(inst)
     if op.elementwise:

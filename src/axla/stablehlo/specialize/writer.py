@@ -107,7 +107,9 @@ class Writer(Builder):
     # Values.
 
     def held(self, value: mlir.Value) -> Held:
-        """The new value for an old one, or its known value; raises VerifyError if it is not defined yet."""
+        """Returns the replacement of `value`, a value of the original function: an MLIR value of the new
+        function, or a known value. Raises VerifyError if `value` is not defined yet.
+        """
         found = self.values.get(value)
         if found is None:
             raise VerifyError("an operand is used before it is computed")
