@@ -74,8 +74,8 @@ def _recv(interpreter: Interpreter, inst: Instruction[Recv], token: HostValue) -
         pairs, channel = _pairs(inst, process), inst.op.channel_id
         if pairs is None or any(target == process.number for _, target in pairs):
             address = (channel, None if pairs is None else process.number)
-    # `address` is (channel, process number): recv-done takes the data that was sent to it. It is () if this
-    # process receives nothing, and where recv-done needs no address.
+    # `address` is (channel, process number), or (channel, None) without source-target pairs: recv-done takes
+    # the data that was sent to it. It is () if this process receives nothing, or recv-done needs no address.
     return address, np.zeros((), np.uint32), None
 
 
