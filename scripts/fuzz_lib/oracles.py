@@ -893,6 +893,8 @@ def has_other_rules(case: Case) -> str:
             return "its simplifier has another power of integers than its code"
         elif inst.opcode == "dynamic-slice" and inst.operands[0].opcode == "dynamic-slice":
             return "its simplifier adds the starts of a slice of a slice before they are clamped"
+        elif inst.opcode == "batch-norm-inference":
+            return "it multiplies by the scale before it subtracts the mean"
         elif inst.opcode in ("dot", "convolution") and len({o.shape.dtype for o in inst.operands}) > 1:
             return "it has no products of several types"
         elif inst.opcode == "reduce" and inst.operands[0].shape.size == next(inst.shape.arrays()).size:
