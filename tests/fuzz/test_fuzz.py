@@ -509,7 +509,7 @@ XLA_RULES = {
     "z = f32[] constant(0)\n b = f32[2] broadcast(x)\n REDUCE": "",
     "c = f32[] constant(2)\n ROOT m = f32[] power(x, c)": "",
     "b = f32[2] broadcast(x)\n"
-    "ROOT n = f32[2] batch-norm-inference(b, b, b, b, b), epsilon=0.1, feature_index=0": "subtracts the mean",
+    "ROOT m = f32[2] batch-norm-inference(b, b, b, b, b), epsilon=0.1, feature_index=0": "subtracts the mean",
     "b = f32[4] broadcast(x)\n d = f32[3] dynamic-slice(b, n), dynamic_slice_sizes={3}\n"
     "ROOT e = f32[2] dynamic-slice(d, n), dynamic_slice_sizes={2}": "slice of a slice",
 }
