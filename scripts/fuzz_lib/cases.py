@@ -385,7 +385,22 @@ def reduced_otherwise(module: Module) -> list[Module]:
     infinity.
     """
     ways = (widened(module), widened(module, flushes=True), regrouped(module), regrouped(module, last=True))
-    return list(ways)
+    return [*ways, signed_zeros(module)]
+
+
+def signed_zeros(module: Module) -> Module:
+    """The module in which the zeros of products of matrices have the other sign: it depends on the order, and
+    on whether a sum of one product begins with zero.
+    """
+    made = clone_module(module)
+    for computation in list(made.computations):
+        for inst in list(computation.instructions):
+            if isinstance(inst.op, hlo.Dot) and inst.shape.dtype.is_float and not inst.shape.is_dynamic:
+                users, is_zero = list(inst.users), hlo.Compare(Direction.EQ)(inst, _full(inst, 0))
+                other = hlo.Select()(is_zero, hlo.Negate()(inst), inst)
+                computation.set_shape(other, inst.shape)
+                computation.replace(inst, other, users)
+    return made
 
 
 def widened(module: Module, flushes: bool = False) -> Module:

@@ -340,6 +340,22 @@ ENTRY main {{
     assert not judge.differs(case, ([near.astype(kind)], heard))
 
 
+@pytest.mark.parametrize(("number", "may"), ((1e-30, True), (2.0, False)))
+def test_the_sign_of_a_zero_of_a_product_of_matrices_says_nothing(number, may):
+    """The product of two tiny numbers is a zero, whose inverse is an infinity."""
+    case = case_from(
+        """
+ENTRY e { x = f32[1] parameter(0)
+  y = f32[1] parameter(1)
+  d = f32[] dot(x, y), lhs_contracting_dims={0}, rhs_contracting_dims={0}
+  one = f32[] constant(1)
+  ROOT q = f32[] divide(one, d) }""",
+        *[np.array([n], np.float32) for n in (-number, number)],
+    )
+    (wanted,), heard = case.wanted
+    assert bool(judge.differs(case, ([-wanted], heard))) is not may
+
+
 def test_infinities_of_partial_sums_say_nothing():
     """A product of matrices whose partial sums overflow upwards in one order, to both sides in another."""
     case = case_from(
