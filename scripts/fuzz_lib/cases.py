@@ -379,25 +379,31 @@ def _many(shape: Shape, draw: random.Random, allows: str) -> np.ndarray:
 
 # Rounding
 
+SHAKEN_ZEROS = 10
+"""The number of runs with other signs of the zeros of products of matrices."""
+
 
 def reduced_otherwise(module: Module) -> list[Module]:
     """Modules with other orders and types of the reductions, which may give other results near zero and
     infinity.
     """
     ways = (widened(module), widened(module, flushes=True), regrouped(module), regrouped(module, last=True))
-    return [*ways, signed_zeros(module)]
+    dots = any(isinstance(i.op, hlo.Dot) for c in module.computations for i in c.instructions)
+    return [*ways, *(signed_zeros(module, seed) for seed in range(SHAKEN_ZEROS if dots else 0))]
 
 
-def signed_zeros(module: Module) -> Module:
-    """The module in which the zeros of products of matrices have the other sign: it depends on the order, and
-    on whether a sum of one product begins with zero.
+def signed_zeros(module: Module, seed: int) -> Module:
+    """The module in which zeros of products of matrices have the other sign: all of them (seed 0), or half of
+    them, by chance. The sign depends on the order, and on whether a sum of one product begins with zero.
     """
-    made = clone_module(module)
+    made, rng = clone_module(module), np.random.default_rng(seed)
     for computation in list(made.computations):
         for inst in list(computation.instructions):
             if isinstance(inst.op, hlo.Dot) and inst.shape.dtype.is_float and not inst.shape.is_dynamic:
-                users, is_zero = list(inst.users), hlo.Compare(Direction.EQ)(inst, _full(inst, 0))
-                other = hlo.Select()(is_zero, hlo.Negate()(inst), inst)
+                users, which = list(inst.users), rng.random(inst.shape.dims) < (0.5 if seed else 2)
+                mask = computation.add(hlo.Constant.of(np.asarray(which), PRED))
+                zeros = hlo.And()(hlo.Compare(Direction.EQ)(inst, _full(inst, 0)), mask)
+                other = hlo.Select()(zeros, hlo.Negate()(inst), inst)
                 computation.set_shape(other, inst.shape)
                 computation.replace(inst, other, users)
     return made
