@@ -28,7 +28,8 @@ from axla.ir.graph import Module
 from axla.ir.structure import Constant
 from axla.ir.traverse import post_order
 
-from .cases import Case, Found, reduced_otherwise, rough_leaves
+from .cases import Case, Found
+from .roundings import reduced_otherwise, rough_leaves
 
 
 def differs(case: Case, found: Found, wanted: Found | None = None, *, bits: bool = False) -> str:

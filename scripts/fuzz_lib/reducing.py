@@ -145,8 +145,8 @@ def bisected(module: Module, inputs: Sequence[np.ndarray], oracle: str, load: Se
     from axla.tools.bisect import bisect
     from axla.tools.trial import Question, Trials
 
-    from .cases import is_rough
     from .oracles import ORACLES
+    from .roundings import is_rough
 
     given = tuple((name, array) for (name, _), array in zip(parameter_leaves(module), inputs, strict=True))
     question = Question(
