@@ -1,4 +1,4 @@
-"""Modules of one op, from the samples in the declarations of ops."""
+"""Modules of one op, from the samples in the declarations of ops, and a loop without an end."""
 
 from __future__ import annotations
 
@@ -12,6 +12,17 @@ from axla.ir.clone import clone_computation
 from axla.ir.graph import Module
 from axla.ir.op import OPS, Op
 from axla.ir.structure import Parameter
+
+FOREVER = """
+HloModule forever
+body { x = s32[] parameter(0)
+  one = s32[] constant(1)
+  ROOT y = s32[] add(x, one) }
+always { x = s32[] parameter(0)
+  ROOT t = pred[] constant(true) }
+ENTRY e { x = s32[] parameter(0)
+  ROOT w = s32[] while(x), condition=always, body=body }"""
+"""A loop without an end."""
 
 # Ops with operands that must have certain values: operand number -> value.
 VALUES = {"dynamic-reshape": {1: 3, 2: 2}, "set-dimension-size": {1: 2}}

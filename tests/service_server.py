@@ -22,15 +22,6 @@ import axla
 
 ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "AXLA_CACHE_DIR": ""}
 SQUARE = "HloModule square\nENTRY e { x = f32[3] parameter(0)\n  ROOT y = f32[3] multiply(x, x) }"
-FOREVER = """
-HloModule forever
-body { x = s32[] parameter(0)
-  one = s32[] constant(1)
-  ROOT y = s32[] add(x, one) }
-always { x = s32[] parameter(0)
-  ROOT t = pred[] constant(true) }
-ENTRY e { x = s32[] parameter(0)
-  ROOT w = s32[] while(x), condition=always, body=body }"""
 X = np.float32([1, 2, 3])
 
 

@@ -14,6 +14,7 @@ import pytest
 
 import axla
 from axla.runtime.serialized import Fingerprint, pack, unpack
+from sample_modules import FOREVER
 
 STEP = """
 HloModule step, input_output_alias={ {0}: (0, {}, may-alias) }
@@ -39,15 +40,6 @@ ENTRY nested {
 }"""
 SCALAR = "HloModule scalar\nENTRY e { p = s32[] parameter(0)\n  ROOT r = s32[] multiply(p, p) }"
 BOUNDED = "HloModule m\nENTRY e { p = f32[<=4] parameter(0)\n  ROOT a = f32[<=4] add(p, p) }"
-FOREVER = """
-HloModule forever
-body { x = s32[] parameter(0)
-  one = s32[] constant(1)
-  ROOT y = s32[] add(x, one) }
-always { x = s32[] parameter(0)
-  ROOT t = pred[] constant(true) }
-ENTRY e { x = s32[] parameter(0)
-  ROOT w = s32[] while(x), condition=always, body=body }"""
 TOTAL = """
 HloModule total
 add { a = f32[] parameter(0)

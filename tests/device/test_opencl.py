@@ -17,6 +17,7 @@ from axla.device.driver import DeviceError
 from axla.device.memory import DeviceArray
 from axla.target.spirv import spirv_target
 from opencl_device import needs_opencl
+from sample_modules import FOREVER
 
 pytestmark = needs_opencl
 
@@ -75,14 +76,6 @@ ENTRY e {
   high = f32[] constant(1)
   ROOT r = f32[8] rng(low, high), distribution=rng_uniform
 }"""
-ENDLESS = """
-body { x = s32[] parameter(0)
-  one = s32[] constant(1)
-  ROOT y = s32[] add(x, one) }
-always { x = s32[] parameter(0)
-  ROOT t = pred[] constant(true) }
-ENTRY e { x = s32[] parameter(0)
-  ROOT w = s32[] while(x), condition=always, body=body }"""
 X = np.arange(64, dtype=np.float32)
 TWO_X = (2 * X).tolist()
 
@@ -238,7 +231,7 @@ def test_cancel_while_the_host_waits(double, x, stuck):
 
 
 def test_ctrl_c_stops_the_part_of_the_host(client):
-    program = client.compile(axla.parse(ENDLESS))
+    program = client.compile(axla.parse(FOREVER))
     timer = threading.Timer(0.05, _thread.interrupt_main)
     timer.start()
     with pytest.raises(KeyboardInterrupt):
@@ -248,7 +241,7 @@ def test_ctrl_c_stops_the_part_of_the_host(client):
 
 
 def test_ctrl_c_while_the_part_of_the_host_starts(client, monkeypatch):
-    program, start, threads, entered = client.compile(axla.parse(ENDLESS)), threading.Thread.start, [], []
+    program, start, threads, entered = client.compile(axla.parse(FOREVER)), threading.Thread.start, [], []
 
     def interrupted(thread):
         start(thread)

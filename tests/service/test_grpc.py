@@ -20,7 +20,8 @@ from axla.core.status import Status, status_of
 from axla.service.messages import NUMBERS
 from axla.service.over_grpc import GrpcTransport
 from axla.service.transport import Closed
-from service_server import FOREVER, SQUARE, X, compiled, started
+from sample_modules import FOREVER
+from service_server import SQUARE, X, compiled, started
 
 
 @pytest.fixture(scope="module")

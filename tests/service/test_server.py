@@ -20,7 +20,8 @@ from axla.core.status import Status, status_of
 from axla.service import messages
 from axla.service.messages import NUMBERS, VERSION
 from axla.service.transport import HEADER, Closed, SocketTransport
-from service_server import ENVIRONMENT, FOREVER, SQUARE, X, compiled, counters, lines, started, until
+from sample_modules import FOREVER
+from service_server import ENVIRONMENT, SQUARE, X, compiled, counters, lines, started, until
 
 LARGE = (
     "HloModule large\nENTRY e { x = f32[] parameter(0)\n  ROOT y = f32[SIZE] broadcast(x), dimensions={} }"

@@ -25,7 +25,8 @@ from axla.service.limits import ClientLimits, Page
 from axla.service.messages import NUMBERS, VERSION
 from axla.service.session import ClientSession, Slots
 from axla.service.transport import HEADER, SocketTransport
-from service_server import FOREVER, SQUARE, X, compiled, counters, lines, started, until
+from sample_modules import FOREVER
+from service_server import SQUARE, X, compiled, counters, lines, started, until
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="processes are watched as Linux has them")
 LINE = '\n{"time": 1, "session": "s0", "event": "forged"}\n\x1b[2J'
